@@ -1,5 +1,5 @@
-"""One small fleet (fleetlib.filled) and what is detected of it, made once for all tests that only read it, and for all
-workers that run them."""
+"""One small fleet (fleetlib.filled) and its detected bursts, made once for all tests that only read them and for all
+workers that run these tests."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from sharing import made_once
 
 from mburst.sql import StoreFolder
 
-RESULTS = "date=2020-01-01/it's [1]"  # names that could be taken for a partition's and for a pattern
+RESULTS = "date=2020-01-01/it's [1]"  # a name that could be mistaken for a partition or a pattern
 
 
 @pytest.fixture(scope="session")
 def fleet_store(tmp_path_factory: pytest.TempPathFactory) -> StoreFolder:
-    """The store that its hosts recorded into."""
+    """The store that the hosts of the fleet recorded into."""
     return StoreFolder.open(made_once(tmp_path_factory, "fleet-store", filled))
 
 
 @pytest.fixture(scope="session")
 def fleet_target(fleet_store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The place that they shipped to."""
+    """The target that the hosts shipped to."""
     return made_once(tmp_path_factory, "fleet-target", lambda folder: shipped(fleet_store, folder))
 
 
 def results_of(target: Path, split: str = "rack") -> Callable[[Path], None]:
-    """Who makes what is detected of both days in TARGET."""
+    """A function that detects the bursts of both days in TARGET."""
 
     def make(folder: Path) -> None:
         (folder / RESULTS).parent.mkdir(parents=True)
@@ -52,13 +52,13 @@ def fleet_by_host(fleet_target: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="session")
 def ports_store(tmp_path_factory: pytest.TempPathFactory) -> StoreFolder:
-    """The store of the same fleet and of a switch (fleetlib.with_ports)."""
+    """The store of the same fleet with a switch (fleetlib.with_ports)."""
     return StoreFolder.open(made_once(tmp_path_factory, "ports-store", with_ports))
 
 
 @pytest.fixture(scope="session")
 def ports_target(ports_store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The place that they shipped to."""
+    """The target that the hosts and the switch's collector shipped to."""
     return made_once(tmp_path_factory, "ports-target", lambda folder: shipped(ports_store, folder))
 
 

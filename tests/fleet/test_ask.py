@@ -1,4 +1,4 @@
-"""`mburst fleet ask`: the questions, over real results."""
+"""`mburst fleet ask` answers its questions over real results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_all_questions_are_listed_and_answered(done, capfd):
         assert named == ask(capfd, done, str(number), "--day", DATES[0])[0]
 
 
-def test_the_rows_are_of_the_days_asked_for(done, capfd):
+def test_only_rows_of_the_requested_days_are_answered(done, capfd):
     assert {row["rack"] for row in ask(capfd, done, "coverage", "--day", DATES[0])[0]} == {rack for rack, _ in HOSTS}
     for day, days, dates in ((DATES[0], "1", DATES[:1]), (DATES[1], "1", DATES[1:]), (DATES[1], "2", DATES)):
         rows, _ = ask(capfd, done, "coverage", "--day", day, "--days", days)
@@ -51,7 +51,7 @@ def test_the_rows_are_of_the_days_asked_for(done, capfd):
 
 @pytest.mark.parametrize("date", DATES)
 def test_no_share_is_above_1(done, capfd, date):
-    """Where a burst goes on over midnight, a day has the bytes and the time of its part."""
+    """A burst that lasts over midnight counts on each day with the bytes and the time of that day's part."""
     shares = []
     for question in questions.names():
         for row in ask(capfd, done, question, "--day", date)[0]:
@@ -60,7 +60,7 @@ def test_no_share_is_above_1(done, capfd, date):
     assert [of for of in shares if not 0 <= float(of[2]) <= 1] == []
 
 
-def test_contention_of_a_rack_that_is_divided_by_host_is_that_of_the_rack(done, by_host, capfd):
+def test_contention_is_the_same_when_a_rack_is_divided_by_host(done, by_host, capfd):
     for question in ("contention", "hours_of_day", "loss", "coverage", "switch_ports"):
         for day in DATES:
             wanted, _ = ask(capfd, done, question, "--day", day)
@@ -69,8 +69,9 @@ def test_contention_of_a_rack_that_is_divided_by_host_is_that_of_the_rack(done, 
     assert at_once == {"0", "1", "2", "3"}, "the third is a host that was not recorded: its switch port was"
 
 
-def test_drops_of_switch_queues_are_beside_the_bursts_of_their_host(done, by_host, capfd):
-    """Of the ten windows, the first touches the burst, and four have drops; also where a rack is divided by host."""
+def test_drops_of_switch_queues_are_listed_with_the_bursts_of_their_host(done, by_host, capfd):
+    """Of the ten windows, the first touches the burst and four have drops. The same holds for a rack that is divided by
+    host."""
     answer, _ = ask(capfd, done, "switch_drops", "--day", DATES[0])
     assert [(row["device"], row["port"], row["rack"], row["host"]) for row in answer] == [
         ("tor-1", "a", "r1", "a"), ("tor-1", "b", "r1", "b")
@@ -83,7 +84,7 @@ def test_drops_of_switch_queues_are_beside_the_bursts_of_their_host(done, by_hos
     assert ask(capfd, by_host, "switch_drops", "--day", DATES[0])[0] == answer
 
 
-def test_an_inventory_names_services_and_who_is_expected(done, capfd, tmp_path):
+def test_an_inventory_names_services_and_expected_hosts(done, capfd, tmp_path):
     with (tmp_path / "hosts.csv").open("w", newline="") as file:
         rows = [["rack", "host", "service", "address"], ["r1", "a", "cache", "10.0.0.9"], ["r9", "x", "db", "10.0.0.2"]]
         csv.writer(file).writerows(rows)
@@ -100,7 +101,7 @@ def test_an_inventory_names_services_and_who_is_expected(done, capfd, tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["flip", "remove"])
-def test_what_is_damaged_is_named_and_left_out(done, capfd, tmp_path, harm):
+def test_damaged_results_are_named_and_left_out(done, capfd, tmp_path, harm):
     shutil.copytree(done, tmp_path / "results")
     [path] = (tmp_path / "results").glob(f"hours/date={DATES[0]}/rack=r1/*.parquet")
     content = bytearray(path.read_bytes())
@@ -124,7 +125,7 @@ def test_what_is_damaged_is_named_and_left_out(done, capfd, tmp_path, harm):
         (["FROM read_csv('/etc/passwd')", "--day", DATES[0]], ""),
     ],
 )
-def test_wrong_calls_are_one_line(done, capfd, words, message):
+def test_wrong_arguments_of_ask_are_one_line(done, capfd, words, message):
     assert main(["fleet", "ask", str(done), *words]) in (1, 2)
     out, err = capfd.readouterr()
     assert message in err and err.count("\n") == 1 and not out

@@ -1,4 +1,4 @@
-"""What is detected of a fleet is what one database over everything has, however it is divided and whatever fails."""
+"""The results of a fleet equal those of one database over all rows, however the fleet is divided and whatever fails."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def done(fleet_done: Path) -> Path:
     return fleet_done
 
 
-def test_bursts_are_those_of_one_database(fleet_store: StoreFolder, done: Path) -> None:
-    """Also those across midnight, and one that is longer than the first margin."""
+def test_bursts_equal_those_of_one_database(fleet_store: StoreFolder, done: Path) -> None:
+    """This includes bursts across midnight, and one that is longer than the first margin."""
     bursts = rows(done, "bursts")
     assert plain(bursts) == of_whole(fleet_store) and len(bursts) == 8
     assert {burst["date"] for burst in bursts if burst["host"] == "b"} == {DATES[0]}
@@ -56,7 +56,7 @@ def test_bursts_are_those_of_one_database(fleet_store: StoreFolder, done: Path) 
     assert len(rows(done, "senders")) == 3 * len(bursts)
 
 
-def test_divided_by_host_it_is_the_same(target: Path, done: Path, fleet_by_host: Path) -> None:
+def test_division_by_host_changes_no_result(target: Path, done: Path, fleet_by_host: Path) -> None:
     for table in set(TABLES) - {"contention"}:
         assert Counter(map(repr, rows(fleet_by_host, table))) == Counter(map(repr, rows(done, table))), table
     assert rows(done, "contention") and not rows(fleet_by_host, "contention"), (
@@ -67,7 +67,7 @@ def test_divided_by_host_it_is_the_same(target: Path, done: Path, fleet_by_host:
     assert not detected(target, fleet_by_host, split="auto").outcomes, "it goes on as it was divided"
 
 
-def test_a_rack_of_many_bytes_is_divided(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_rack_is_divided(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {of.rack: of.size for of in detected(target, tmp_path / "whole", DATES[0]).outcomes}
     monkeypatch.setattr(planning, "LARGE_BYTES", sizes["r1"] - 1)
     found = detected(target, tmp_path / "divided", DATES[0])
@@ -75,7 +75,7 @@ def test_a_rack_of_many_bytes_is_divided(target: Path, tmp_path: Path, monkeypat
     assert sizes["r1"] == max(sizes.values()) and partitions == {("r1", "a"), ("r1", "b"), ("r2", ""), ("r /3", "")}
 
 
-def test_a_second_run_does_what_is_new(target: Path, done: Path, tmp_path: Path) -> None:
+def test_a_second_run_detects_only_new_partitions(target: Path, done: Path, tmp_path: Path) -> None:
     shutil.copytree(target, tmp_path / "target")
     shutil.copytree(done, tmp_path / "results")
     before = files(tmp_path / "results")
@@ -101,7 +101,7 @@ def spoil(path: Path) -> None:
 def test_a_damaged_file_costs_its_partition_and_is_named(
     target: Path, tmp_path: Path, damaged: str, lacking: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """So does one that is lacking, here in another rack; the third is detected."""
+    """A missing file does the same, here in another rack. The third partition is detected."""
     shutil.copytree(target, tmp_path / "target")
     harmed = {
         "r1": (damaged, spoil, "damaged: the content does not have the SHA-256 that its receipt states"),
@@ -126,7 +126,7 @@ def test_a_damaged_file_costs_its_partition_and_is_named(
 
 
 def test_bins_without_their_recording_are_an_error(target: Path, tmp_path: Path) -> None:
-    """Not a day without bursts."""
+    """They are not taken for a day without bursts."""
     shutil.copytree(target, tmp_path / "target")
     receipts = sorted((tmp_path / "target" / "shipped").rglob("*.json"))
     for path in receipts:
@@ -140,7 +140,7 @@ def test_bins_without_their_recording_are_an_error(target: Path, tmp_path: Path)
     assert len(found.outcomes) == 3 and not files(tmp_path / "results")
 
 
-def test_who_is_behind_is_stated(target: Path, tmp_path: Path) -> None:
+def test_hosts_that_are_behind_are_stated(target: Path, tmp_path: Path) -> None:
     expected = {HostOf("r1", "a"), HostOf("r1", "never"), HostOf("r9", "alone")}
     found = detected(target, tmp_path, DATES[0], inventory=expected)
     assert [str(name) for name in found.incomplete] == ["2026-11-20 rack r1", "2026-11-20 rack r9"]
@@ -158,7 +158,7 @@ def test_who_is_behind_is_stated(target: Path, tmp_path: Path) -> None:
 
 
 def test_from_a_bucket_into_a_bucket(done: Path, target: Path, s3: None, tmp_path: Path) -> None:
-    """The same bytes; a second call detects nothing again."""
+    """The results have the same bytes; a second call detects nothing again."""
     there, into = open_target(f"s3://{BUCKET}/rows"), open_target(f"s3://{BUCKET}/results")
     for stored in open_target(target).list():
         there.put_new(stored.key, open_target(target).get(stored.key))
@@ -190,7 +190,7 @@ def test_an_inventory_is_a_csv_file(tmp_path: Path, capfd: pytest.CaptureFixture
         ("r1,a,web, of shops\n", "hosts.csv:2: more cells than columns"),
     ],
 )
-def test_no_line_of_an_inventory_is_left_out_in_silence(tmp_path: Path, lines: str, message: str) -> None:
+def test_no_line_of_an_inventory_is_silently_left_out(tmp_path: Path, lines: str, message: str) -> None:
     (tmp_path / "hosts.csv").write_text(f"rack,host,service\n{lines}")
     with pytest.raises(UsageError, match=message):
         read_inventory(tmp_path / "hosts.csv")
@@ -219,7 +219,7 @@ def test_results_have_one_definition(target: Path, done: Path, tmp_path: Path) -
         (["--threshold", "40"], "invalid share of line rate '40'"),
     ],
 )
-def test_wrong_calls_are_one_line(
+def test_wrong_arguments_of_detect_are_one_line(
     target: Path, tmp_path: Path, words: list[str], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fleet", "detect", str(target), "-o", str(tmp_path / "results"), *words]) in (1, 2)
@@ -243,7 +243,7 @@ def test_results_are_plain_files_with_signed_types(done: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_and_nothing_is_left(target: Path, done: Path, tmp_path: Path, number: int) -> None:
+def test_a_signal_ends_detection_and_no_process_is_left(target: Path, done: Path, tmp_path: Path, number: int) -> None:
     (tmp_path / "scratch").mkdir()
     words = [
         "fleet",
@@ -268,7 +268,7 @@ def test_a_signal_ends_it_and_nothing_is_left(target: Path, done: Path, tmp_path
     assert Counter(map(repr, rows(tmp_path / "results", "bursts"))) == wanted and wanted
 
 
-def test_what_a_library_raises_costs_its_partition(
+def test_an_exception_of_a_library_costs_only_its_partition(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = task.detect
@@ -288,7 +288,7 @@ def test_what_a_library_raises_costs_its_partition(
 def test_a_process_that_is_killed_costs_no_result(
     target: Path, done: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Whichever it is, and whenever: the next call does what is left, and the same bytes are there."""
+    """Whichever process is killed, and at any time, the next call completes the rest and gives the same bytes."""
     scratch = tmp_path_factory.mktemp("scratch")
 
     def children() -> list[int]:

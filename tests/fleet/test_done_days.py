@@ -1,4 +1,4 @@
-"""A day that is done is detected again where what it has may have changed, and else never."""
+"""A day that is done is detected again only if rows that may change it arrived."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ WRITERS = {"a": "a" * 12, "b": "b" * 12}
 
 
 def recorded(store: StoreFolder, host: str, until: int, bursts: list[int]) -> None:
-    """What a recorder of HOST that began at START and runs on seals at UNTIL: a burst at each time of BURSTS, and a row
-    about its recording, which knows of no end behind its last bin."""
+    """Writes what a recorder of HOST seals at UNTIL, which began at START and still runs: a burst at each time of
+    BURSTS, and a row about its recording, whose end is that of its last bin."""
     name = {"recording_id": f"{host}-0", "host": host, "rack": "r1"}
     bins = [{**name, "ts_ns": at + i * MS, "wire_bytes": FULL, "bytes": FULL - 24} for at in bursts for i in range(3)]
     last = {"start_ns": START, "end_ns": bins[-1]["ts_ns"] + MS, "packets": 3} if bins else known_end(store, host)
@@ -45,7 +45,7 @@ def known_end(store: StoreFolder, host: str) -> dict[str, Any]:
 
 
 def passed(store: StoreFolder, until: int) -> None:
-    """Move the watermark of both hosts to UNTIL: what else they measure, such as clocks."""
+    """Moves the watermark of both hosts to UNTIL, with rows of another table (`clock`)."""
     for host in WRITERS:
         counts = ("monotonic_raw_ns", "tai_offset_ns", "uncertainty_ns", "status", "max_error_ns")
         name = {"host": host, "rack": "r1", "interface": "eth0", "ts_ns": until - 1, "synchronized": True}
@@ -53,7 +53,7 @@ def passed(store: StoreFolder, until: int) -> None:
 
 
 def tables_of(results: Path) -> dict[str, Counter[str]]:
-    """All rows, but for what coverage says of the whole of a recording, as it was when it was asked."""
+    """Returns all rows, without the columns that describe a whole recording as it was when it was detected."""
     whole = ("complete", "dropped", "late")
     plain = lambda row: repr({key: value for key, value in row.items() if key not in whole})  # noqa: E731
     return {table: Counter(map(plain, rows(results, table))) for table in TABLES}
@@ -84,7 +84,7 @@ def test_what_arrives_bit_by_bit_gives_what_all_at_once_does(
 
 
 def filled(folder: Path) -> StoreFolder:
-    """Two recorders that run on: a day is complete, and each has a bin behind it."""
+    """A store of two recorders that still run: a day is complete, and each recorder has a bin after it."""
     store = StoreFolder.create(folder)
     for host in WRITERS:
         recorded(store, host, START + 25 * HOUR, [START, START + 25 * HOUR])
@@ -92,7 +92,7 @@ def filled(folder: Path) -> StoreFolder:
     return store
 
 
-def test_later_rows_about_recordings_change_no_day_that_is_done(tmp_path: Path) -> None:
+def test_later_rows_about_recordings_do_not_change_a_done_day(tmp_path: Path) -> None:
     store = filled(tmp_path / "store")
     target, results = tmp_path / "target", tmp_path / "results"
     assert len(detected(shipped(store, target), results, DATE).outcomes) == 1
@@ -105,8 +105,9 @@ def test_later_rows_about_recordings_change_no_day_that_is_done(tmp_path: Path) 
     assert files(results) == before
 
 
-def test_a_row_that_may_move_an_end_detects_the_day_again(tmp_path: Path) -> None:
-    """An idle host: its recording is known to the last bin, an hour before midnight, until it has traffic again."""
+def test_a_row_that_may_move_the_end_of_a_recording_causes_detection_again(tmp_path: Path) -> None:
+    """The recording of an idle host is known only up to its last bin, an hour before midnight, until the host has
+    traffic again."""
     store = StoreFolder.create(tmp_path / "store")
     target, results = tmp_path / "target", tmp_path / "results"
     recorded(store, "a", START + 25 * HOUR, [START, START + 23 * HOUR])
@@ -137,7 +138,7 @@ def test_a_host_that_ships_bursts_does_the_same(tmp_path: Path) -> None:
         assert sent() == 0, "the ledger is a cache"
 
 
-def test_what_is_damaged_concerns_the_days_that_it_is_of(tmp_path: Path) -> None:
+def test_a_damaged_file_concerns_only_its_own_days(tmp_path: Path) -> None:
     store, results = filled(tmp_path / "store"), tmp_path / "results"
     places = shipped(store, tmp_path / "target"), results
     assert not detected(*places, DATE).incomplete

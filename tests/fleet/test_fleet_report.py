@@ -1,4 +1,4 @@
-"""`mburst fleet report`: each figure of its pages is what the questions answer, over real results."""
+"""Each figure on the pages of `mburst fleet report` equals the answer to the matching question, over real results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def done(fleet_done):
 
 @pytest.fixture(scope="module")
 def written(fleet_done, tmp_path_factory):
-    """The report of two days."""
+    """The report over both days."""
     folder = tmp_path_factory.mktemp("report-pages")
     assert main(["fleet", "report", str(fleet_done), "--day", DATES[1], "--days", "2", "-o", str(folder)]) == 0
     return folder
@@ -46,7 +46,7 @@ STEM = f"fleet-{DATES[0]}-to-{DATES[1]}"
 
 
 def ask(capfd, results, question, *options):
-    """The rows of an answer: of the two days, unless OPTIONS say otherwise."""
+    """Returns the rows of an answer, over both days unless OPTIONS select others."""
     capfd.readouterr()
     days = options or ("--day", DATES[1], "--days", "2")
     assert main(["fleet", "ask", str(results), question, *days, "--json"]) == 0
@@ -58,7 +58,7 @@ def facts(path):
 
 
 def cells(text, head):
-    """The rows of texts of the tables in the section of that HEAD."""
+    """Returns the rows of the tables in the section with that HEAD, as texts."""
     [section] = re.findall(rf"<h2[^>]*>{re.escape(head)}</h2>(.*?)</section>", text, re.DOTALL)
     bodies = re.findall(r"<tbody>(.*?)</tbody>", section, re.DOTALL)
     rows = re.findall(r"<tr>(.*?)</tr>", "".join(bodies), re.DOTALL)
@@ -66,7 +66,7 @@ def cells(text, head):
     return [[html.unescape(re.sub(r"<[^>]*>", "", cell)).strip() for cell in row] for row in found if row]
 
 
-def test_senders_have_the_names_of_a_file_or_a_store(done, tmp_path, capsys):
+def test_senders_are_named_by_a_file_or_a_store(done, tmp_path, capsys):
     file = tmp_path / "names.csv"
     file.write_text("address,name,service\n10.0.0.1,db-1,\n10.0.0.0/30,,shards\n10.0.0.2,<blink>,\n")
     StoreFolder.create(tmp_path / "store")
@@ -82,7 +82,7 @@ def test_senders_have_the_names_of_a_file_or_a_store(done, tmp_path, capsys):
     assert main([*words[:-1], str(tmp_path / "none.csv")]) == 1 and "none.csv" in capsys.readouterr().err
 
 
-def test_there_is_a_page_and_its_facts_for_the_fleet_and_for_each_rack(written):
+def test_the_fleet_and_each_rack_have_a_page_and_its_facts(written):
     racks = {rack for rack, _ in HOSTS}
     assert {path.name for path in written.iterdir()} == {STEM, f"{STEM}.html", f"{STEM}.json"}
     fleet = (written / f"{STEM}.html").read_text("utf-8")
@@ -94,7 +94,7 @@ def test_there_is_a_page_and_its_facts_for_the_fleet_and_for_each_rack(written):
         assert f'href="../{STEM}.html"' in path.read_text("utf-8")
 
 
-def test_the_figures_of_the_fleet_are_the_answers(written, done, capfd):
+def test_the_figures_of_the_fleet_equal_the_answers(written, done, capfd):
     found, text = facts(written / STEM), (written / f"{STEM}.html").read_text("utf-8")
     answers = found["answers"]
     hosts = ask(capfd, done, "worst_hosts")
@@ -122,7 +122,7 @@ def test_the_figures_of_the_fleet_are_the_answers(written, done, capfd):
     assert [(row["least"], row["bursts"]) for row in answers["fan_ins"]] == [(2, sum(row["bursts"] for row in senders))]
 
 
-def test_where_losses_are_is_what_the_results_add_up_to(written, done, capfd):
+def test_the_places_of_losses_add_up_to_the_results(written, done, capfd):
     fleet = facts(written / STEM)["answers"]
     parts = {row["measure"]: [row["in_bursts"], row["after"], row["elsewhere"]] for row in fleet["losses"]}
     queues = ask(capfd, done, "switch_drops")
@@ -144,7 +144,7 @@ def test_where_losses_are_is_what_the_results_add_up_to(written, done, capfd):
 
 
 @pytest.mark.parametrize("after", [None, 0, 5])
-def test_bars_are_divided_as_what_they_count(after):
+def test_parts_of_bars_are_proportional_to_their_counts(after):
     row = {"measure": "retransmits", "in_bursts": 30, "after": after, "elsewhere": 65, "uncounted_ns": 0}
     marks = {"measure": "ce_packets", "in_bursts": 0, "after": 0, "elsewhere": 0, "uncounted_ns": 0}
     answers = SimpleNamespace(losses=[row, marks])
@@ -156,7 +156,7 @@ def test_bars_are_divided_as_what_they_count(after):
     assert [part.text for part in rest] == ["None in this time: CE marks.", losses.NO_QUEUE]
 
 
-def test_the_racks_of_the_fleet_are_the_answers(written, done, capfd):
+def test_the_figures_of_racks_equal_the_answers(written, done, capfd):
     found, text = facts(written / STEM), (written / f"{STEM}.html").read_text("utf-8")
     racks = {rack["rack"]: rack for rack in found["racks"]}
     coverage = ask(capfd, done, "coverage")
@@ -164,7 +164,7 @@ def test_the_racks_of_the_fleet_are_the_answers(written, done, capfd):
         own = [row for row in coverage if row["rack"] == name]
         assert rack["hosts_expected"] == sum(row["hosts_expected"] for row in own)
         assert rack["recorded_share"] == pytest.approx(sum(row["recorded_share"] for row in own) / len(own))
-    [alone] = [row for row in ask(capfd, done, "worst_hosts") if row["rack"] == "r2"]  # its only host
+    [alone] = [row for row in ask(capfd, done, "worst_hosts") if row["rack"] == "r2"]  # the only host of r2
     assert racks["r2"]["burst_ns"] / racks["r2"]["recorded_ns"] == alone["burst_share"]
     assert racks["r2"]["bursts"] * HOUR / racks["r2"]["recorded_ns"] == pytest.approx(alone["bursts_per_h"])
     hours = {(row["rack"], row["hour_ns"]): row["bursts_per_h"] for row in ask(capfd, done, "hours_of_day")}
@@ -189,17 +189,15 @@ def test_the_racks_of_the_fleet_are_the_answers(written, done, capfd):
 
 @pytest.fixture(scope="module")
 def alone(fleet_target, tmp_path_factory):
-    """The results of one rack alone."""
+    """The results of one rack, without the others."""
     folder = tmp_path_factory.mktemp("report-alone")
     detected(fleet_target, folder, DATES[0], rack="r1")
     return folder
 
 
 @pytest.mark.parametrize("split", ["rack", "host"])
-def test_the_figures_of_a_rack_are_the_answers_where_there_is_no_other(
-    done, alone, fleet_by_host, tmp_path, capfd, split
-):
-    """Also of a rack that is divided by host."""
+def test_the_figures_of_a_single_rack_equal_the_answers(done, alone, fleet_by_host, tmp_path, capfd, split):
+    """The same holds for a rack that is divided by host."""
     all_racks = {"rack": done, "host": fleet_by_host}[split]
     assert main(["fleet", "report", str(all_racks), "--day", DATES[0], "-o", str(tmp_path / "out")]) == 0
     found = facts(tmp_path / "out" / f"fleet-{DATES[0]}" / "r1.html")
@@ -233,7 +231,7 @@ def test_a_day_without_bursts(tmp_path):
         assert "No host received a burst." in text and "No host was receiving a burst." in text
 
 
-def test_what_has_no_result_is_stated(fleet_target, tmp_path, capfd):
+def test_partitions_without_results_are_stated(fleet_target, tmp_path, capfd):
     results, inventory = tmp_path / "results", tmp_path / "hosts.csv"
     inventory.write_text("rack,host\nr1,a\nr1,gone\nr9,x\n")
     detected(fleet_target, results, DATES[0], inventory=read_inventory(inventory))
@@ -257,8 +255,8 @@ def test_what_has_no_result_is_stated(fleet_target, tmp_path, capfd):
     assert "damaged and left out" not in r1 and "not detected" not in r1, "that is of other racks"
 
 
-def test_hostile_names_of_racks_are_no_paths(tmp_path):
-    """That they are text on the pages: tests/dashboards/test_hostile_pages.py."""
+def test_hostile_rack_names_never_become_paths(tmp_path):
+    """tests/dashboards/test_hostile_pages.py tests that such names are plain text on the pages."""
     for number, name in enumerate(("../../up", ATTACK)):
         fleet, [rack] = fleet_figures(tmp_path / f"{number}", named(tables(7, racks=1, hosts=1), name), name)
         written = (*page.write_fleet(fleet, tmp_path / "out", [name]), *page.write_rack(rack, tmp_path / "out"))
@@ -269,8 +267,8 @@ def test_hostile_names_of_racks_are_no_paths(tmp_path):
     assert len(parts) == len(NAMES) and not [part for part in parts if "/" in part or part.startswith(".")]
 
 
-def test_what_many_racks_have_is_cut_and_counted(tmp_path):
-    """A picture of 30 racks, tables of 20, and a link to each of all."""
+def test_figures_of_many_racks_are_cut_and_counted(tmp_path):
+    """The page has a picture of 30 racks, tables of 20, and a link to each rack."""
     found = tables(3, racks=1, hosts=1, bursts=4)
     fleet, _ = fleet_figures(tmp_path, found, "")
     many = [type(fleet.racks[0])(f"rack-{i:04}", hosts=1, recorded_ns=HOUR, burst_ns=9999 - i) for i in range(1000)]
@@ -303,7 +301,7 @@ def test_the_last_day_is_yesterday(done, capfd, monkeypatch, tmp_path):
         (["--last", "day", "--days", "2"], "--last excludes --day and --days"),
     ],
 )
-def test_wrong_calls_of_a_report_are_one_line(done, capfd, tmp_path, arguments, message):
+def test_wrong_arguments_of_a_report_are_one_line(done, capfd, tmp_path, arguments, message):
     assert main(["fleet", "report", str(done), *arguments, "-o", str(tmp_path / "out")]) in (1, 2)
     out, err = capfd.readouterr()
     assert message in err and err.count("\n") == 1 and not out and not (tmp_path / "out").exists()

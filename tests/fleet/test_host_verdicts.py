@@ -1,4 +1,5 @@
-"""Why probes were late, host by host: what a fleet's results say is what `mburst investigate` says of the same time."""
+"""The causes that a fleet's results state for the late probes of each host equal those of `mburst investigate` over the
+same time."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from mburst.sql import StoreFolder
 
 S = 10**9
 RACK = "r1"
-# What the probes of each host met, for how many seconds, and from when: `cache` on both sides of midnight.
+# Scene of the probes of each host, its length in seconds, and its start: `cache` lies on both sides of midnight.
 CASES = {
     "cache": ("incast", 16, START + DAY - 8 * S),
     "web": ("host", 8, START + 9 * HOUR - 4 * S),
@@ -35,13 +36,13 @@ CASES = {
     "db": ("incast", 8, START + 5 * HOUR),
 }
 CAUSES = {"cache": "bursts", "web": "host", "quiet": "none", "db": "bursts"}
-ADDRESS = "10.9.9.9"  # of db, by which its probes name it
-PER_SECOND = 1000 * 800 + 10_000 * 12  # bytes that an investigation holds: probes and bins
+ADDRESS = "10.9.9.9"  # of db: the probes name it by this address
+PER_SECOND = 1000 * 800 + 10_000 * 12  # memory that an investigation takes for probes and bins
 
 
 def probed(folder: Path) -> StoreFolder:
-    """A store of rack r1 with CASES, a host that no path names, and the drops of the switch queues before two hosts;
-    and of rack r2, which has no probes."""
+    """Makes a store of two racks. Rack r1 has CASES, a host that no path names, and drops of the switch queues of two
+    hosts; rack r2 has no probes."""
     store = StoreFolder.create(folder)
     for host, (kind, seconds, start) in CASES.items():
         case, lane = build(kind, 4, Setting(seconds=seconds)), {**LANE, "recording_id": host, "host": host}
@@ -56,13 +57,13 @@ def probed(folder: Path) -> StoreFolder:
     )
     fill(store, {"idle": [(50, 10)]}, start=START)
     fill(store, {"other": [(50, 10)]}, start=START, rack="r2")
-    fill_ports(store, {"E9": [(50, 10)]}, start=START)  # which no link ties to a host
+    fill_ports(store, {"E9": [(50, 10)]}, start=START)  # a port that no link attaches to a host
     add_queues(store)
     return store
 
 
 def add_queues(store: StoreFolder) -> None:
-    """Of the ports of `cache`, and of `idle`: windows of 1 s with drops in each third."""
+    """Adds queue windows of 1 s for the ports of `cache` and `idle`, of which every third has drops."""
     behind = {"cache": START + DAY - 8 * S, "idle": START}
     links = [{"ts_ns": START, "host": host, "rack": RACK, "port": host, "queue": ""} for host in behind]
     with store.writer("links", rack=RACK) as writer:
@@ -88,7 +89,7 @@ def target(store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="module")
 def done(target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both days, by rack."""
+    """The results of both days, by rack."""
     folder = tmp_path_factory.mktemp("probed") / "results"
     found = detected(target, folder, *DATES, with_verdicts=True, split="rack")
     assert not any(outcome.error for outcome in found.outcomes)
@@ -96,7 +97,7 @@ def done(target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_store(store: StoreFolder, row: dict[str, Any]) -> dict[str, Any]:
-    """What ROW is to say, of the whole store."""
+    """Returns what ROW should be, from an investigation of the whole store."""
     asked = {"hosts": [row["host"]], "rack": RACK, "since": row["start_ns"], "until": row["end_ns"]}
     answer = investigated(store, BurstDefinition(), **asked)
     facts, [path, *_] = Investigation(answer).to_dict(), answer.findings
@@ -118,13 +119,13 @@ def of_store(store: StoreFolder, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def told(row: dict[str, Any]) -> dict[str, Any]:
-    """What a row says, without which host and time it is of."""
+    """Returns a row without the columns that say to which host and time it belongs."""
     drop = ("date", "rack", "host", "start_ns", "end_ns", "interface", "direction")
     return {name: value for name, value in row.items() if name not in drop}
 
 
-def test_a_verdict_is_that_of_the_whole_store(store: StoreFolder, done: Path) -> None:
-    """On each side of midnight, too. A host that no path names has none."""
+def test_verdicts_equal_those_of_the_whole_store(store: StoreFolder, done: Path) -> None:
+    """This holds on each side of midnight, too. A host that no path names has no verdict."""
     found = rows(done, "verdicts")
     assert {row["host"]: row["cause"] for row in found} == CAUSES
     assert [row["date"] for row in found if row["host"] == "cache"] == [*DATES]
@@ -137,18 +138,18 @@ def test_a_verdict_is_that_of_the_whole_store(store: StoreFolder, done: Path) ->
     assert 15_990 < sent <= 16_000, "but those on their way when the recording ended"
 
 
-def test_divided_by_host_it_is_the_same(target: Path, done: Path, tmp_path: Path) -> None:
-    """Though another host than these has shipped the probes."""
+def test_division_by_host_changes_no_verdict(target: Path, done: Path, tmp_path: Path) -> None:
+    """The probes were shipped by a host other than those that they are about."""
     found = detected(target, tmp_path, DATES[0], with_verdicts=True, split="host")
     assert len(found.outcomes) == len(CASES) + 3 and not any(outcome.error for outcome in found.outcomes)
     by_rack = [row for row in rows(done, "verdicts") if row["date"] == DATES[0]]
     assert sorted(rows(tmp_path, "verdicts"), key=lambda row: row["host"]) == by_rack
 
 
-def test_a_day_that_takes_too_much_is_divided(
+def test_a_day_that_needs_too_much_memory_is_divided(
     store: StoreFolder, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no part is small enough, the row says so."""
+    """If no part is small enough, the row says so."""
     monkeypatch.setattr(investigating, "HELD_BYTES", 5 * PER_SECOND)
     assert not any(of.error for of in detected(target, tmp_path, DATES[0], with_verdicts=True).outcomes)
     found: dict[str, list[dict[str, Any]]] = {host: [] for host in CASES}
@@ -164,8 +165,10 @@ def test_a_day_that_takes_too_much_is_divided(
         assert row["cause"] is None and row["summary"].startswith("Not investigated: the bins and probes take 7.3")
 
 
-def test_who_wants_none_and_racks_without_probes_pay_nothing(target: Path, done: Path, tmp_path: Path) -> None:
-    """No file more is read, and nothing is detected again but what gives verdicts."""
+def test_verdicts_cost_nothing_where_they_are_not_wanted_or_there_are_no_probes(
+    target: Path, done: Path, tmp_path: Path
+) -> None:
+    """No additional file is read, and only partitions that give verdicts are detected again."""
     results = tmp_path / "results"
     without = detected(target, results, DATES[0])
     assert not rows(results, "verdicts") and {of.rack for of in without.outcomes} == {RACK, "r2"}
@@ -184,7 +187,7 @@ def test_who_wants_none_and_racks_without_probes_pay_nothing(target: Path, done:
 
 
 def test_results_without_the_table_are_detected_again(target: Path, done: Path, tmp_path: Path) -> None:
-    """Though nothing has arrived since: they are of an mburst that did not know it."""
+    """An earlier mburst without verdicts made them, so they are detected again although nothing has arrived since."""
     shutil.copytree(done, tmp_path / "results")
     name, place = PartitionName(DATES[0], "r2", None), open_target(tmp_path / "results")
     facts = json.loads(place.get(name.record_key))
@@ -196,7 +199,7 @@ def test_results_without_the_table_are_detected_again(target: Path, done: Path, 
 
 
 def test_damaged_probes_cost_their_partition(target: Path, tmp_path: Path) -> None:
-    """Where verdicts are wanted: the bursts do not need them."""
+    """This applies only if verdicts are wanted: bursts do not depend on probes."""
     shutil.copytree(target, tmp_path / "target")
     path = sorted((tmp_path / "target" / "probes").rglob("*.parquet"))[0]
     path.write_bytes(path.read_bytes()[:-1])
@@ -207,7 +210,7 @@ def test_damaged_probes_cost_their_partition(target: Path, tmp_path: Path) -> No
     assert (again.rack, again.error) == (RACK, "")
 
 
-def test_a_task_without_memory_says_what_helps(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_without_memory_states_the_remedy(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_memory", lambda: 10**6)
     found = detected(target, tmp_path, DATES[0], with_verdicts=True, rack=RACK)
     [error] = [outcome.error for outcome in found.outcomes]
@@ -220,8 +223,8 @@ def ask(results: Path, capfd: pytest.CaptureFixture[str], *words: str) -> list[d
     return found
 
 
-def test_question_12_has_causes_beside_drops(done: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Of two days, that of the day of more lateness; NULL for a host without probes."""
+def test_question_12_lists_causes_with_drops(done: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of two days it takes the one with more lateness; the cause of a host without probes is NULL."""
     both = ask(done, capfd, "--day", DATES[1], "--days", "2")
     assert {row["host"]: row["drops"] for row in both} == {"cache": 21, "idle": 21}
     verdicts = [row for row in rows(done, "verdicts") if row["host"] == "cache"]
@@ -236,7 +239,7 @@ def test_question_12_has_causes_beside_drops(done: Path, capfd: pytest.CaptureFi
 
 
 def test_pages_of_racks_have_verdicts(done: Path, tmp_path: Path) -> None:
-    """Those of racks that have any."""
+    """Only pages of racks with verdicts show them."""
     assert main(["fleet", "report", str(done), "--day", DATES[0], "-o", str(tmp_path)]) == 0
     folder = tmp_path / f"fleet-{DATES[0]}"
     page, other = ((folder / f"{rack}.html").read_text("utf-8") for rack in (RACK, "r2"))
@@ -249,7 +252,7 @@ def test_pages_of_racks_have_verdicts(done: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java: apt-get install openjdk-17-jre-headless")
-def test_on_spark_they_are_the_same_bytes(target: Path, done: Path, tmp_path: Path) -> None:
+def test_on_spark_verdicts_have_the_same_bytes(target: Path, done: Path, tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     from mburst.fleet.spark import on_spark
 
@@ -265,7 +268,9 @@ def test_on_spark_they_are_the_same_bytes(target: Path, done: Path, tmp_path: Pa
     assert not outcome.error and files(tmp_path) == wanted != {}
 
 
-def test_the_command_makes_them(target: Path, done: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_makes_verdicts(
+    target: Path, done: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     words = ["fleet", "detect", str(target), "--day", DATES[0], "-o", str(tmp_path / "results"), "--jobs", "2"]
     assert main([*words, "--verdicts"]) == 0
     assert rows(tmp_path / "results", "verdicts") == [row for row in rows(done, "verdicts") if row["date"] == DATES[0]]

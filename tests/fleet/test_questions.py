@@ -1,4 +1,4 @@
-"""The questions to a fleet's results, against answers worked out row by row."""
+"""The answers to the questions to a fleet's results equal answers that are worked out row by row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mburst.sql import questions
 
 
 def asked(found, span, inventory):
-    """A database with the tables that questions ask."""
+    """Opens a database with the tables that the questions need."""
     con = duckdb.connect()
     for table, rows in found.items():
         con.register(table, arrow(table, rows, located=True))
@@ -26,8 +26,8 @@ def asked(found, span, inventory):
     return con
 
 
-def test_files_of_questions_are_whole():
-    """Spark and Trino are given the files: nothing is put into them first."""
+def test_files_of_questions_are_complete_sql():
+    """Spark and Trino get the files as they are: nothing is inserted into them before."""
     for name in questions.names():
         assert questions.text(name) == (questions.FOLDER / f"{name}.sql").read_text("utf-8")
 
@@ -58,8 +58,8 @@ def test_an_answer_is_what_the_rows_add_up_to(name, seed, span, listed, racks, b
 
 @pytest.mark.parametrize(("bursts", "p99_ns"), [(40, None), (99, None), (100, 99), (101, 100)])
 @pytest.mark.parametrize(("name", "table"), [("worst_hosts", "bursts"), ("switch_ports", "port_bursts")])
-def test_p99_is_left_out_where_it_would_be_the_largest(name, table, bursts, p99_ns):
-    """By known_quantile, as everywhere."""
+def test_p99_is_left_out_if_it_would_be_the_largest_value(name, table, bursts, p99_ns):
+    """The rule is that of known_quantile."""
     found = tables(1, racks=1, hosts=1)
     span = SPANS[0]
     row = next(row for row in found[table] if row["direction"] == "in" and span[0] <= row["start_ns"] < span[1])
@@ -69,8 +69,8 @@ def test_p99_is_left_out_where_it_would_be_the_largest(name, table, bursts, p99_
     assert (p99_ns,) in answers and {*answers} <= {(p99_ns,), (None,)}
 
 
-def test_a_burst_that_several_lead_is_led_by_nobody():
-    """Not by the one whose address comes first."""
+def test_a_burst_with_several_equal_leaders_has_no_leader():
+    """The sender with the first address is not chosen."""
     found = tables(1, racks=1, hosts=1)
     span = SPANS[0]
     row = next(

@@ -1,4 +1,4 @@
-"""Receipts come back as they were written, and none that was changed passes for one."""
+"""Receipts are read as they were written, and no changed receipt is accepted."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_receipt_has_the_types_of_its_fields(field: str, value: object) -> Non
 
 
 def receipt(host: str = "cache-1", until: int = 10, keys: tuple[str, ...] = ("a",), **more: Any) -> Receipt:
-    """A receipt of host HOST in rack r/1, written UNTIL seconds after 1970."""
+    """Returns a receipt of host HOST in rack r/1, written UNTIL seconds after 1970."""
     stated = tuple(ShippedFile("bins", key, 1, "00", 1, 0, 1) for key in keys)
     given: dict[str, Any] = {
         "rack": "r/1", "host": host, "level": "all", "tables": ("bins",), "definition": None, "since_ns": 0,
@@ -85,7 +85,7 @@ def receipt(host: str = "cache-1", until: int = 10, keys: tuple[str, ...] = ("a"
     return Receipt(**{**given, **more})
 
 
-def test_receipts_of_a_target_by_rack_host_and_time(tmp_path: Path) -> None:
+def test_receipts_are_listed_by_rack_host_and_time(tmp_path: Path) -> None:
     target = open_target(tmp_path / "archive")
     all_of_them = [receipt(host, until) for host in ("a", "b") for until in (10, 20)] + [receipt("a", rack="r")]
     for one in all_of_them:
@@ -113,7 +113,7 @@ def test_a_damaged_receipt_is_named(tmp_path: Path) -> None:
     assert good
 
 
-def test_the_files_of_receipts_are_a_union_without_what_was_replaced() -> None:
+def test_the_files_of_receipts_are_their_union_without_replaced_files() -> None:
     several = [receipt(keys=("a", "b")), receipt(keys=("b", "c")), receipt(keys=("d",), replaces=("a", "c"))]
     assert list(receipts.files_of(several)) == ["b", "d"]
     changed = receipt(keys=())._replace(files=(ShippedFile("bins", "b", 1, "11", 1, 0, 1),))

@@ -1,5 +1,5 @@
-"""Plans, and the records and the definition of results, come back as they were written; what was made of them by
-somebody else is damaged, and no other error."""
+"""Plans, records and the definition of results are read as they were written; changed ones are reported as damaged, and
+never raise another error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ odd = st.recursive(
 
 
 def places(facts: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where a value is in JSON, all but the whole."""
+    """Returns the path of each value in a JSON document, except the document itself."""
     inner = facts.items() if isinstance(facts, dict) else enumerate(facts) if isinstance(facts, list) else ()
     for key, value in inner:
         yield (*above, key)
@@ -47,7 +47,7 @@ def places(facts: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def changed(data: st.DataObject, content: bytes) -> bytes:
-    """CONTENT with one value that is another, or gone."""
+    """Returns CONTENT with one value replaced or removed."""
     facts = json.loads(content)
     *above, key = data.draw(st.sampled_from([*places(facts)]))
     inside = facts
@@ -60,7 +60,7 @@ def changed(data: st.DataObject, content: bytes) -> bytes:
     return json.dumps(facts).encode()
 
 
-def test_they_come_back() -> None:
+def test_records_are_read_as_they_were_written() -> None:
     plan, record = copy.deepcopy(PLAN), RECORD
     assert PartitionPlan.from_json(plan.to_json()) == plan
     assert PartitionRecord.from_json("", record.to_json()) == record
@@ -96,7 +96,7 @@ def test_a_record_has_the_types_of_its_fields(field: str, value: object) -> None
 
 
 @pytest.mark.parametrize("content", ["", "1", "[]", '"x"', "null", "{}", NESTED, '{"format": 1, "definition": 3}'])
-def test_other_json_is_none_of_them(tmp_path: Path, content: str) -> None:
+def test_other_json_is_not_accepted(tmp_path: Path, content: str) -> None:
     results = open_target(tmp_path / "results")
     open_results(results, BurstDefinition())
     results.replace("plan", content.encode())
@@ -113,7 +113,7 @@ def test_other_json_is_none_of_them(tmp_path: Path, content: str) -> None:
     "definition",
     [{"bin_ns": "1us"}, {"bin_ns": 1.5}, {"bin_ns": -1}, {"threshold": "1"}, {"threshold": 1e400}, {"x": 1}],
 )
-def test_results_are_of_a_definition_that_bursts_can_have(tmp_path: Path, definition: dict[str, Any]) -> None:
+def test_results_need_a_valid_definition_of_bursts(tmp_path: Path, definition: dict[str, Any]) -> None:
     results = open_target(tmp_path / "results")
     results.replace(MARKER, json.dumps({"format": 1, "definition": definition}).encode())
     with pytest.raises(MburstError, match="damaged, or of a newer mburst"):

@@ -1,4 +1,4 @@
-"""Shipping: everything arrives once, whatever breaks off, and nothing at the target is ever replaced."""
+"""`ship` sends everything once, whatever interrupts it, and never replaces an object at the target."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def target(address: str) -> FleetTarget:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> FleetTarget:
-    """A folder, where it does not matter what is shipped to."""
+    """A folder as target, for tests that do not depend on the kind of target."""
     return open_target(tmp_path / "archive")
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of two hosts: 6 files."""
+    """A store of two hosts with 6 files."""
     store = StoreFolder.create(tmp_path_factory.mktemp("filled") / "store")
     fill(store, {"cache-1": [(50, 10)], "cache-2": [(70, 5)]})
     return store.path
@@ -65,19 +65,20 @@ def store(filled: Path, tmp_path: Path) -> StoreFolder:
 
 
 def sealed(store: StoreFolder) -> dict[str, Path]:
-    """The sealed files of a store by key."""
+    """Returns the sealed files of a store by key."""
     found = [path for table in LISTING for path in (store.path / table).glob("date=*/rack=*/*.parquet")]
     return {path.relative_to(store.path).as_posix(): path for path in found}
 
 
 def data(target: FleetTarget) -> dict[str, bytes]:
-    """The files of a target by key: all but receipts, the marker, and what readers of a folder leave there."""
+    """Returns the data files of a target by key: no receipts, no marker, and none of the files that readers leave in a
+    folder."""
     keys = [stored.key for stored in target.list() if stored.key.endswith(".parquet")]
     return {key: target.get(key) for key in keys}
 
 
 def has_arrived(store: StoreFolder, target: FleetTarget) -> None:
-    """Each sealed file is at the target once, equal, and in a receipt with its SHA-256."""
+    """Asserts that each sealed file is at the target once, with the same bytes, and in a receipt with its SHA-256."""
     here = {key: path.read_bytes() for key, path in sealed(store).items()}
     assert data(target) == here
     stated = files_of(read_receipts(target))
@@ -86,7 +87,7 @@ def has_arrived(store: StoreFolder, target: FleetTarget) -> None:
 
 
 def sums(shipped: Shipped) -> tuple[int, int, int]:
-    """Files sent, those that had arrived, and receipts."""
+    """Returns the number of files sent, of files that had already arrived, and of receipts."""
     hosts = shipped.hosts
     return sum(of.sent for of in hosts), sum(of.there for of in hosts), sum(len(of.receipts) for of in hosts)
 
@@ -112,7 +113,7 @@ def test_everything_arrives_once_and_a_receipt_states_it(store: StoreFolder, tar
     has_arrived(store, target)
 
 
-def test_a_folder_is_a_store_that_every_verb_reads(store: StoreFolder, tmp_path: Path) -> None:
+def test_a_target_folder_is_a_store_that_every_verb_reads(store: StoreFolder, tmp_path: Path) -> None:
     call(store, open_target(tmp_path / "archive"))
     there = StoreFolder.open(tmp_path / "archive")
     for table in ("bins", "sources", "recordings"):
@@ -120,7 +121,7 @@ def test_a_folder_is_a_store_that_every_verb_reads(store: StoreFolder, tmp_path:
         assert here == arrived and here
 
 
-def test_what_is_not_sealed_waits_and_is_not_promised(store: StoreFolder, target: FleetTarget) -> None:
+def test_unsealed_rows_wait_and_no_receipt_promises_them(store: StoreFolder, target: FleetTarget) -> None:
     writer = store.writer("bins", "cache-1", "r1")
     writer.append(rows("bins", {"ts_ns": START + 5 * 10**9}))
     found = {of.name: of for of in call(store, target).hosts}
@@ -132,7 +133,9 @@ def test_what_is_not_sealed_waits_and_is_not_promised(store: StoreFolder, target
     has_arrived(store, target)
 
 
-def test_while_a_recorder_runs_its_memory_is_allowed_for(store: StoreFolder, archive: FleetTarget) -> None:
+def test_a_receipt_allows_for_rows_in_the_memory_of_a_running_recorder(
+    store: StoreFolder, archive: FleetTarget
+) -> None:
     lock = locks.acquire(store.path, "0123456789ab")
     assert lock is not None
     assert {of.until_ns for of in call(store, archive).hosts} == {START + 9 * 10**9 + 1 - HELD_NS}
@@ -140,7 +143,7 @@ def test_while_a_recorder_runs_its_memory_is_allowed_for(store: StoreFolder, arc
     assert {of.until_ns for of in call(store, archive).hosts} == {START + 9 * 10**9 + 1}
 
 
-def test_what_a_dead_writer_left_is_sealed_and_arrives(store: StoreFolder, archive: FleetTarget) -> None:
+def test_the_log_of_a_dead_writer_is_sealed_and_arrives(store: StoreFolder, archive: FleetTarget) -> None:
     writer = store.writer("bins", "cache-1", "r1")
     writer.append(rows("bins", {"ts_ns": START + 5 * 10**9}))
     assert writer._segment is not None
@@ -153,7 +156,7 @@ def test_what_a_dead_writer_left_is_sealed_and_arrives(store: StoreFolder, archi
 def test_bins_wait_for_the_row_of_their_recording(
     store: StoreFolder, archive: FleetTarget, sealed_before: list[str]
 ) -> None:
-    """Also where its writer has sealed those of other directions, and theirs once more in a log."""
+    """They also wait if the writer has sealed rows of other directions and has written these again to a log."""
     recordings = store.writer("recordings", "cache-1", "r1", "aaaaaaaaaaaa")
     for name in sealed_before:
         recordings.append(rows("recordings", {"recording_id": name}))
@@ -174,7 +177,7 @@ def test_bins_wait_for_the_row_of_their_recording(
 
 
 @pytest.mark.parametrize("how", ["deleted", "torn", "empty", "other", "folder", "foreign"])
-def test_without_its_ledger_a_store_is_compared_and_not_sent_again(
+def test_a_store_that_lost_its_ledger_is_compared_and_not_sent_again(
     store: StoreFolder, archive: FleetTarget, how: str
 ) -> None:
     call(store, archive)
@@ -192,7 +195,7 @@ def test_without_its_ledger_a_store_is_compared_and_not_sent_again(
     assert sums(call(store, archive)) == ((0, 6, 0) if how == "folder" else (0, 0, 0))
 
 
-def test_a_ledger_of_a_target_that_was_emptied_is_worth_nothing(store: StoreFolder, tmp_path: Path) -> None:
+def test_the_ledger_of_an_emptied_target_is_ignored(store: StoreFolder, tmp_path: Path) -> None:
     target = open_target(tmp_path / "archive")
     call(store, target)
     shutil.rmtree(tmp_path / "archive")
@@ -200,7 +203,7 @@ def test_a_ledger_of_a_target_that_was_emptied_is_worth_nothing(store: StoreFold
     has_arrived(store, target)
 
 
-def test_a_store_that_can_only_be_read_ships(store: StoreFolder, archive: FleetTarget) -> None:
+def test_a_read_only_store_ships(store: StoreFolder, archive: FleetTarget) -> None:
     (store.path / "shipped").write_text("in the way of the ledger")
     assert sums(call(store, archive)) == (6, 0, 2) and sums(call(store, archive)) == (0, 6, 0)
     has_arrived(store, archive)
@@ -210,7 +213,7 @@ def test_a_store_that_can_only_be_read_ships(store: StoreFolder, archive: FleetT
 
 
 def spoil(target: FleetTarget, key: str, content: bytes, tmp_path: Path) -> None:
-    """Put CONTENT under a key, whatever is there."""
+    """Replaces the object at a key with CONTENT."""
     import obstore
 
     if isinstance(target, bucket.BucketTarget):
@@ -259,7 +262,7 @@ def test_a_damaged_file_is_stated_and_the_rest_is_shipped(store: StoreFolder, ar
     assert max(read_receipts(archive, *CACHE_1), key=lambda receipt: receipt.written_ns).missing == ()
 
 
-def test_what_was_set_aside_before_it_arrived_is_stated_and_no_trouble(
+def test_a_file_set_aside_before_it_arrived_is_stated_and_is_no_trouble(
     store: StoreFolder, archive: FleetTarget
 ) -> None:
     key, path = next((key, path) for key, path in sealed(store).items() if key.startswith("bins") and "cache-1" in key)
@@ -271,7 +274,7 @@ def test_what_was_set_aside_before_it_arrived_is_stated_and_no_trouble(
     assert receipt.missing == (f"{key}: set aside by `mburst repair`",)
 
 
-def test_what_was_set_aside_after_it_arrived_is_not_missing(store: StoreFolder, archive: FleetTarget) -> None:
+def test_a_file_set_aside_after_it_arrived_is_not_missing(store: StoreFolder, archive: FleetTarget) -> None:
     call(store, archive)
     path = next(path for key, path in sealed(store).items() if key.startswith("bins") and "cache-1" in key)
     path.write_bytes(path.read_bytes()[:-9])
@@ -312,7 +315,7 @@ def test_hosts_without_a_name_are_refused(store: StoreFolder, archive: FleetTarg
     assert sums(found) == (6, 0, 2) and not any("unknown" in stored.key for stored in archive.list())
 
 
-def test_a_recording_without_a_name_is_refused_before_a_file_of_it_is_sealed(
+def test_a_recording_without_a_rack_is_refused_before_its_first_file_is_sealed(
     store: StoreFolder, archive: FleetTarget
 ) -> None:
     with store.writer("bins", "cache-1", "unknown") as writer:
@@ -321,14 +324,14 @@ def test_a_recording_without_a_name_is_refused_before_a_file_of_it_is_sealed(
     assert str(trouble) == "host cache-1 in rack unknown: its recording is not shipped: a fleet needs names"
 
 
-def test_files_of_no_host_are_those_of_the_only_one_or_of_the_one_that_is_named(
+def test_files_without_a_host_belong_to_the_only_host_or_the_given_one(
     store: StoreFolder, archive: FleetTarget
 ) -> None:
     with store.writer("probes") as writer:
         writer.append(rows("probes", {"tx_ns": START}))
     with pytest.raises(UsageError, match="the files of table probes have no host"):
         call(store, archive)
-    assert not [*archive.list()] and ShipLedger(store.path, archive.name).is_new  # compaction waits for nothing
+    assert not [*archive.list()] and ShipLedger(store.path, archive.name).is_new  # nor does compaction wait
     call(store, archive, own=HostName("", "cache-1"))
     [receipt] = read_receipts(archive, *CACHE_1)
     assert "probes" in {file.table for file in receipt.files}
@@ -341,7 +344,7 @@ def test_files_of_no_host_are_those_of_the_only_one_or_of_the_one_that_is_named(
     assert [file.table for one in read_receipts(archive, "r9", "cache-3") for file in one.files] == ["queues"]
 
 
-def test_some_tables_go_with_their_recordings(store: StoreFolder, archive: FleetTarget) -> None:
+def test_selected_tables_are_shipped_with_their_recordings(store: StoreFolder, archive: FleetTarget) -> None:
     call(store, archive, tables=("bins",))
     assert {key.split("/")[0] for key in data(archive)} == {"bins", "recordings"}
     assert sums(call(store, archive))[0] == 2
@@ -366,7 +369,7 @@ def test_receipts_of_many_files_promise_no_more_than_has_arrived(
         assert all(receipt.until_ns <= ns for ns in later)
 
 
-def test_killed_anywhere_it_goes_on(store: StoreFolder, address: str) -> None:
+def test_shipping_goes_on_after_a_kill_at_any_step(store: StoreFolder, address: str) -> None:
     with serving(ROOT / "tests" / "lib" / "killed_shipper.py") as killer:
         calls = killer.order(store=str(store.path), target=f"{address}-0")["calls"]
         assert calls > 20
@@ -381,7 +384,7 @@ def test_killed_anywhere_it_goes_on(store: StoreFolder, address: str) -> None:
             has_arrived(store, open_target(where))
 
 
-def test_two_at_once(store: StoreFolder, address: str) -> None:
+def test_two_calls_at_once(store: StoreFolder, address: str) -> None:
     found: list[Shipped] = []
     shippers = [
         threading.Thread(target=lambda: found.append(call(StoreFolder.open(store.path), open_target(address))))
@@ -397,7 +400,7 @@ def test_two_at_once(store: StoreFolder, address: str) -> None:
     assert not call(store, open_target(address)).troubles
 
 
-def test_throttled_now_and_then_everything_arrives(store: StoreFolder, s3: S3Server) -> None:
+def test_everything_arrives_through_a_throttled_server(store: StoreFolder, s3: S3Server) -> None:
     chance = random.Random(5)
     s3.fault = lambda request: Response("", 503) if chance.random() < 0.3 else None
     target = open_target(f"s3://{BUCKET}/p")
@@ -406,7 +409,7 @@ def test_throttled_now_and_then_everything_arrives(store: StoreFolder, s3: S3Ser
     has_arrived(store, target)
 
 
-def test_a_target_that_fails_ends_it_and_the_next_call_goes_on(
+def test_a_failing_target_ends_the_call_and_the_next_call_goes_on(
     store: StoreFolder, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket, "RETRIES", 0)
@@ -437,7 +440,7 @@ def test_a_bucket_that_replaces_objects_is_refused(store: StoreFolder, s3: S3Ser
     assert [stored.key for stored in target.list()] == ["mburst.json"]
 
 
-def test_another_thing_than_a_target_is_refused(store: StoreFolder, archive: FleetTarget, tmp_path: Path) -> None:
+def test_an_address_that_is_not_a_target_is_refused(store: StoreFolder, archive: FleetTarget, tmp_path: Path) -> None:
     spoil(archive, "mburst.json", b'{"format": 1}\n', tmp_path)
     with pytest.raises(TargetError, match="not that of a store of format 2"):
         call(store, archive)

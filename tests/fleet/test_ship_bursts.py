@@ -1,5 +1,5 @@
-"""Level bursts: a host ships what is detected of its complete days, and a fleet of such hosts answers as one that ships
-all rows."""
+"""Level bursts: a host ships the detected bursts of its complete days, and a fleet of such hosts gives the same answers
+as one that ships all rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = ShipSettings("bursts")
 
 @pytest.fixture(scope="module")
 def arrived(fleet_store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) -> FleetTarget:
-    """Where all hosts of the small fleet have shipped bursts."""
+    """The results into which all hosts of the small fleet have shipped bursts."""
     folder = tmp_path_factory.mktemp("arrived")
     shutil.copytree(fleet_store.path, folder / "store")
     target = open_target(folder / "results")
@@ -42,7 +42,7 @@ def arrived(fleet_store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def small(tmp_path: Path) -> StoreFolder:
-    """Two hosts, of which a day is complete."""
+    """A store of two hosts with one complete day."""
     store = StoreFolder.create(tmp_path / "small")
     fill(store, {"a": [(50, 10)], "b": [(52, 10)]})
     fill(store, {"a": [], "b": []}, start=START + DAY + HOUR, length=HOUR)
@@ -55,7 +55,7 @@ def target(tmp_path: Path) -> FleetTarget:
 
 
 def host_of(path: Path) -> str:
-    """The host of a sealed file."""
+    """Returns the host of a sealed file."""
     name = SealedName.parse(path.name)
     return name.segment.host if name else ""
 
@@ -65,15 +65,16 @@ def sent(done: Shipped) -> int:
     return sum(host.sent for host in done.hosts)
 
 
-def test_results_are_those_of_a_fleet_that_ships_all(
+def test_results_equal_those_of_a_fleet_that_ships_all_rows(
     fleet_store: StoreFolder, fleet_by_host: Path, arrived: FleetTarget
 ) -> None:
-    """To the byte; and to the row those of one database: midnight, a burst of 90 s, names of any letters."""
+    """Results equal them to the byte, and equal those of one database to the row: with midnight, a burst of 90 s, and
+    names of any letters."""
     assert files(Path(arrived.name)) == files(fleet_by_host)
     assert plain(rows(Path(arrived.name), "bursts")) == of_whole(fleet_store)
 
 
-def test_a_second_call_ships_what_is_new(small: StoreFolder, target: FleetTarget) -> None:
+def test_a_second_call_ships_only_new_days(small: StoreFolder, target: FleetTarget) -> None:
     store = small
     first = sent(ship_bursts(store, target, SETTINGS))
     again = ship_bursts(store, target, SETTINGS)
@@ -89,11 +90,11 @@ def test_a_second_call_ships_what_is_new(small: StoreFolder, target: FleetTarget
 
 
 def test_an_incomplete_day_waits(tmp_path: Path, target: FleetTarget) -> None:
-    """Until its end and 20 minutes more are sealed."""
+    """It waits until its end and 20 minutes more are sealed."""
     early = StoreFolder.create(tmp_path / "early")
     fill(early, {"h": [(50, 10)]}, start=START, length=DAY)
     [host] = ship_bursts(early, target, SETTINGS).hosts
-    assert (host.sent, host.until_ns) == (0, START - DAY)  # its newest bin is of its tenth second
+    assert (host.sent, host.until_ns) == (0, START - DAY)  # its newest bin is in its tenth second
     fill(early, {"h": []}, start=START + DAY, length=HOUR)
     [host] = ship_bursts(early, target, SETTINGS).hosts
     assert (host.sent, host.until_ns) == (0, START)
@@ -102,7 +103,7 @@ def test_an_incomplete_day_waits(tmp_path: Path, target: FleetTarget) -> None:
     assert (host.sent, host.until_ns) == (len(TABLES), START + DAY)
 
 
-def test_receipts_state_what_arrived(arrived: FleetTarget) -> None:
+def test_receipts_state_the_objects_that_arrived(arrived: FleetTarget) -> None:
     target = arrived
     found = list(read_receipts(target))
     assert {(receipt.rack, receipt.host) for receipt in found} == set(HOSTS)
@@ -113,7 +114,7 @@ def test_receipts_state_what_arrived(arrived: FleetTarget) -> None:
     assert all(receipt.until_ns == START + 2 * DAY for receipt in found)
 
 
-def test_status_knows_that_days_come_late(small: StoreFolder, target: FleetTarget) -> None:
+def test_status_allows_for_days_that_come_late(small: StoreFolder, target: FleetTarget) -> None:
     ship_bursts(small, target, ShipSettings("bursts", every_ns=HOUR))
     [receipt, *_] = read_receipts(target)
     for late, silent in ((DAY, False), (DAY + 2 * HOUR, False), (DAY + 3 * HOUR, True)):
@@ -123,7 +124,7 @@ def test_status_knows_that_days_come_late(small: StoreFolder, target: FleetTarge
     assert {of.level for of in status(target)} == {"bursts"}
 
 
-def test_a_damaged_file_costs_its_days(small: StoreFolder, target: FleetTarget) -> None:
+def test_a_damaged_file_costs_only_its_days(small: StoreFolder, target: FleetTarget) -> None:
     store = small
     victim = next(path for path in sealed_files(store, "bins") if host_of(path) == "b")
     victim.write_bytes(victim.read_bytes()[:-9])
@@ -135,10 +136,10 @@ def test_a_damaged_file_costs_its_days(small: StoreFolder, target: FleetTarget) 
 
 
 @pytest.mark.parametrize("after", range(0, 18, 4))
-def test_broken_off_at_any_request(
+def test_a_call_interrupted_at_any_request_is_completed_by_the_next(
     small: StoreFolder, target: FleetTarget, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    """The next call goes on: what arrives is what one call ships."""
+    """The same objects arrive as from one call."""
     store = small
     left = iter(range(after))
 
@@ -157,7 +158,7 @@ def test_broken_off_at_any_request(
     assert sent(ship_bursts(store, target, SETTINGS)) == 0
 
 
-def test_places_of_another_kind_are_refused(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+def test_targets_of_another_kind_are_refused(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
     store = small
     shipped(store, tmp_path / "all")
     with pytest.raises(UsageError, match="has rows of stores, and no results"):
@@ -169,7 +170,9 @@ def test_places_of_another_kind_are_refused(small: StoreFolder, tmp_path: Path, 
         ship_bursts(store, target, ShipSettings("bursts", definition=BurstDefinition(threshold=0.9)))
 
 
-def test_a_rack_that_was_detected_whole_is_left(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+def test_a_rack_that_was_detected_as_a_whole_is_left_alone(
+    small: StoreFolder, tmp_path: Path, target: FleetTarget
+) -> None:
     store = small
     detected(shipped(store, tmp_path / "all"), tmp_path / "results", DATES[0], split="rack")
     before = files(tmp_path / "results")
@@ -178,11 +181,11 @@ def test_a_rack_that_was_detected_whole_is_left(small: StoreFolder, tmp_path: Pa
     assert files(tmp_path / "results").items() >= before.items()
 
 
-def test_both_levels_in_one_place(
+def test_both_levels_in_one_target(
     fleet_store: StoreFolder, fleet_done: Path, tmp_path: Path, target: FleetTarget, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Some hosts ship bursts to the results of the others: what is asked of them, contention too, is what is asked of
-    racks of which all hosts ship all. Switch rows are in the store of the others."""
+    """Some hosts ship bursts to the results of the others. The answers, contention included, equal those of racks of
+    which all hosts ship all rows. Switch rows are in the store of the others."""
     shutil.copytree(fleet_store.path, tmp_path / "store")
     store = StoreFolder.open(tmp_path / "store")
     half = StoreFolder.create(tmp_path / "half")
@@ -204,8 +207,8 @@ def test_both_levels_in_one_place(
     assert answers[0] == answers[1] and ",2," in answers[0]
 
 
-def test_two_at_once(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
-    """Each ships all or leaves to the other; what arrives is what one ships."""
+def test_two_calls_of_level_bursts_at_once(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+    """Each call ships everything or leaves it to the other; the same objects arrive as from one call."""
     ship_bursts(small, open_target(tmp_path / "alone"), SETTINGS)
     shutil.rmtree(small.path / "shipped")
     with ThreadPoolExecutor(2) as pool:
@@ -234,7 +237,7 @@ def test_to_a_bucket(small: StoreFolder, s3: None, tmp_path: Path, capsys: pytes
         (["--level", "some"], "invalid choice: 'some'"),
     ],
 )
-def test_wrong_calls_are_one_line(
+def test_wrong_arguments_of_level_bursts_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], expected: str
 ) -> None:
     assert main(["ship", str(tmp_path), str(tmp_path / "t"), *words]) == 2

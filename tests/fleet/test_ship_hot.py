@@ -1,4 +1,4 @@
-"""Level hot: what level bursts ships, and the bins and senders of the seconds near bursts, each row once."""
+"""Level hot: ships the objects of level bursts, and the bins and senders of the seconds near bursts, each row once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sent(done: Shipped) -> int:
 
 
 def near(store: StoreFolder, table: str, until_ns: int, definition: BurstDefinition | None = None) -> Counter[Any]:
-    """What is to arrive of TABLE: a loop over all rows and all bursts."""
+    """Returns the rows of TABLE that should arrive, by a loop over all rows and all bursts."""
     with store.connect() as con:
         bursts = find_bursts(con, definition)
         seconds = {
@@ -60,10 +60,11 @@ def arrived(target: FleetTarget, table: str) -> Counter[Any]:
     return Counter(repr(sorted((name, value) for name, value in row.items() if name != "date")) for row in found)
 
 
-def test_rows_near_bursts_arrive_once_beside_what_level_bursts_ships(
+def test_rows_near_bursts_arrive_once_with_the_objects_of_level_bursts(
     fleet_store: StoreFolder, fleet_by_host: Path, tmp_path: Path, target: FleetTarget
 ) -> None:
-    """Midnight, a burst of 90 s, names of any letters. What level bursts ships: tests/fleet/test_ship_bursts.py."""
+    """The rows include midnight, a burst of 90 s, and names of any letters. tests/fleet/test_ship_bursts.py tests the
+    objects of level bursts."""
     shutil.copytree(fleet_store.path, tmp_path / "store")
     store = StoreFolder.open(tmp_path / "store")
     sent(ship_bursts(store, target, HOT))
@@ -102,15 +103,15 @@ def test_rows_are_those_of_a_loop_over_all(
 
 @pytest.fixture
 def small(tmp_path: Path) -> StoreFolder:
-    """A host of which a day is complete."""
+    """A store of a host with one complete day."""
     store = StoreFolder.create(tmp_path / "small")
     fill(store, {"a": [(50, 10)]})
     fill(store, {"a": []}, start=START + DAY + HOUR, length=HOUR)
     return store
 
 
-def test_another_level_ships_what_it_has_more(small: StoreFolder, target: FleetTarget) -> None:
-    """Days that were shipped as bursts get their rows; those that have rows are not shipped again."""
+def test_a_change_of_level_ships_only_the_missing_rows(small: StoreFolder, target: FleetTarget) -> None:
+    """Days that were shipped at level bursts get their rows; days that have rows are not shipped again."""
     without = sent(ship_bursts(small, target, BURSTS))
     assert not arrived(target, "bins")
     assert sent(ship_bursts(small, target, HOT)) == without + 2
@@ -131,7 +132,7 @@ def test_a_late_recording_replaces_the_rows(small: StoreFolder, target: FleetTar
 
 
 @pytest.mark.parametrize("after", (2, 9, 10, 11))
-def test_a_call_that_was_broken_off_is_made_good(
+def test_an_interrupted_call_is_completed_by_the_next(
     small: StoreFolder, target: FleetTarget, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     left = iter(range(after))

@@ -1,4 +1,4 @@
-"""`mburst ship` and `mburst fleet status`: exit codes, signals, what is printed, and what is never printed."""
+"""`mburst ship` and `mburst fleet status`: exit codes, signals, printed lines, and secrets that are never printed."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def store(filled: Path, tmp_path: Path) -> Path:
 
 
 def shipping(*arguments: str) -> subprocess.Popen[str]:
-    """The verb as a process."""
+    """Starts the verb as a process."""
     words = [sys.executable, "-m", "mburst", "ship", *arguments]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_what_was_shipped_is_one_line_a_host(store, tmp_path, capfd):
+def test_each_host_that_shipped_has_one_line(store, tmp_path, capfd):
     archive = str(tmp_path / "archive")
     assert main(["ship", str(store), archive]) == 0
     size = r"\([\d.]+ kB\)"
@@ -69,7 +69,7 @@ def test_what_was_shipped_is_one_line_a_host(store, tmp_path, capfd):
     assert found["troubles"] == [] and found["target"] == archive and found["level"] == "all"
 
 
-def test_a_damaged_file_is_exit_code_1(store, tmp_path, capfd):
+def test_a_damaged_file_gives_exit_code_1(store, tmp_path, capfd):
     [path] = store.glob("bins/*/*/*.parquet")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     assert main(["ship", str(store), str(tmp_path / "archive")]) == 1
@@ -88,13 +88,13 @@ def test_a_damaged_file_is_exit_code_1(store, tmp_path, capfd):
         (["--level", "some"], "invalid choice: 'some'"),
     ],
 )
-def test_wrong_calls_are_one_line(store, tmp_path, capfd, arguments, message):
+def test_wrong_arguments_of_ship_are_one_line(store, tmp_path, capfd, arguments, message):
     assert main(["ship", str(store), str(tmp_path / "archive"), *arguments]) == 2
     error = capfd.readouterr().err
     assert message in error and error.count("\n") == 1 and not (tmp_path / "archive").exists()
 
 
-def test_what_is_not_shipped_is_said_once_while_it_lasts(store, tmp_path):
+def test_files_that_are_not_shipped_are_reported_once_while_that_lasts(store, tmp_path):
     write(StoreFolder.open(store), "recordings", {"rack": "unknown"})
     process = shipping(str(store), str(tmp_path / "archive"), "--every", "1s")
     try:
@@ -116,7 +116,7 @@ def test_what_is_not_shipped_is_said_once_while_it_lasts(store, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_at_once_though_the_server_hangs(store, s3: S3Server, number):
+def test_a_signal_ends_shipping_at_once_although_the_server_hangs(store, s3: S3Server, number):
     hangs, over = threading.Event(), threading.Event()
 
     def fault(request: Request) -> Response | None:
@@ -142,7 +142,7 @@ def test_a_signal_ends_it_at_once_though_the_server_hangs(store, s3: S3Server, n
     assert len(receipt.files) == 3
 
 
-def test_every_ships_again_until_a_signal(store, tmp_path):
+def test_with_every_it_ships_again_until_a_signal(store, tmp_path):
     archive = tmp_path / "archive"
     process = shipping(str(store), str(archive), "--every", "1s")
     try:
@@ -158,7 +158,7 @@ def test_every_ships_again_until_a_signal(store, tmp_path):
     assert {receipt.every_ns for receipt in read_receipts(open_target(archive))} == {10**9}
 
 
-def test_what_fails_is_reported_and_tried_again(store, tmp_path, monkeypatch):
+def test_failures_are_reported_and_tried_again(store, tmp_path, monkeypatch):
     from mburst.cli import ship
 
     archive, reported, stopped = tmp_path / "archive", [], threading.Event()
@@ -188,7 +188,7 @@ def parsed(*arguments: str):
 
 
 def is_clean(*texts: str) -> None:
-    """No spelling of a secret is in any of them."""
+    """Asserts that no spelling of a secret is in any of the texts."""
     quoted = urllib.parse.quote(SECRET_KEY, safe="")
     for text in texts:
         for secret in (ACCESS_KEY, SECRET_KEY, quoted, base64.b64encode(SECRET_KEY.encode()).decode(), "OSTRICH"):
@@ -197,7 +197,7 @@ def is_clean(*texts: str) -> None:
 
 
 @pytest.mark.parametrize("status_code", [200, 301, 400, 403, 404, 409, 500, 503])
-def test_no_answer_of_a_server_brings_a_secret_out(store, s3: S3Server, monkeypatch, capfd, status_code):
+def test_no_answer_of_a_server_reveals_a_secret(store, s3: S3Server, monkeypatch, capfd, status_code):
     monkeypatch.setattr(bucket, "RETRIES", 0)
 
     def fault(request: Request) -> Response:
@@ -300,7 +300,7 @@ def receipt(host: str, until_ns: int, written_ns: int, **more: object) -> Receip
     return Receipt(**{**facts, **more})  # type: ignore[arg-type]
 
 
-def test_status_says_who_is_silent(tmp_path, capfd):
+def test_status_reports_silent_hosts(tmp_path, capfd):
     target, now = open_target(tmp_path / "archive"), time.time_ns()
     for one in (
         receipt("ships", now - HOUR, now - HOUR),

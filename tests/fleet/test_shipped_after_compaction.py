@@ -1,4 +1,4 @@
-"""Rows that a store compacted before it first shipped do not arrive; days that they reach into are incomplete."""
+"""Rows that a store compacted before it first shipped do not arrive; the days that contain such rows are incomplete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOST = "rows from 2024-10-04 11:59:40.000000 to 2024-10-04 12:00:29.990000 were 
 
 @pytest.fixture
 def store(tmp_path: Path) -> StoreFolder:
-    """Three days of two hosts; the files of the first are merged, with all of its rows."""
+    """A store of three days of two hosts; the files of the first day are merged, and still have all of its rows."""
     made = StoreFolder.create(tmp_path / "store")
     days_of_bursts(made)
     [day] = compacted(made, DAY + DAY_NS + SETTLED_NS).days
@@ -47,7 +47,7 @@ def test_receipts_state_what_was_compacted_before(store: StoreFolder, tmp_path: 
     for ledger in (store.path / "shipped").iterdir():
         ledger.unlink()
     recorded(store, "r9", *incast(DAY + 3 * DAY_NS))
-    compacted(store, DAY + 2 * DAY_NS + SETTLED_NS)  # what had arrived is not lost
+    compacted(store, DAY + 2 * DAY_NS + SETTLED_NS)  # the rows that had arrived are not lost
     by(store, target, ShipSettings())
     for host in ("host-r0", "host-r1"):
         assert newest(target, host).compacted_ns == (NOON - 20 * S, NOON + 29_990_000_000), host
@@ -67,7 +67,7 @@ def test_days_with_such_rows_are_incomplete(store: StoreFolder, tmp_path: Path) 
 
 
 def test_compaction_waits_from_the_first_call_on(tmp_path: Path) -> None:
-    """Also where that call is broken off before the first receipt."""
+    """It waits even if that call is interrupted before the first receipt."""
     made = StoreFolder.create(tmp_path / "store")
     days_of_bursts(made)
 

@@ -1,4 +1,5 @@
-"""Spark runs the tasks, on this machine and on a cluster of two executors: the same bytes as without it."""
+"""Spark runs the tasks, on this machine and on a cluster of two executors, and results have the same bytes as without
+it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half of the processor time
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where files go that what is killed leaves."""
+    """A folder for files that killed processes leave behind."""
     return tmp_path_factory.mktemp("scratch")
 
 
@@ -48,7 +49,7 @@ def target(fleet_target: Path) -> Path:
 
 @pytest.fixture
 def done(fleet_by_host: Path) -> dict[str, bytes]:
-    """The files of results without Spark, of partitions of single hosts."""
+    """The files of results that were made without Spark, with partitions of single hosts."""
     return files(fleet_by_host)
 
 
@@ -60,7 +61,7 @@ def test_on_this_machine(target: Path, done: dict[str, bytes], tmp_path: Path, s
 
 
 def descendants(word: bytes) -> list[int]:
-    """The processes below this one whose command has WORD."""
+    """Returns the processes below this one whose command contains WORD."""
     parents, commands = {}, {}
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -75,7 +76,7 @@ def descendants(word: bytes) -> list[int]:
 
 @pytest.fixture
 def killed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[int]]:
-    """Once a partition is written, one process of the cluster is killed, whose command has a word."""
+    """Kills one process of the cluster, whose command contains the given word, as soon as a partition is written."""
     dead: list[int] = []
     ended = threading.Event()
 
@@ -99,7 +100,7 @@ def killed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[int]
 @pytest.mark.parametrize(
     "killed", [b"CoarseGrainedExecutorBackend", b"pyspark.daemon"], indirect=True, ids=["executor", "worker"]
 )
-def test_on_a_cluster_of_which_something_is_killed(
+def test_on_a_cluster_with_a_killed_process(
     target: Path, done: dict[str, bytes], tmp_path: Path, killed: list[int], settings: dict[str, str], scratch: Path
 ) -> None:
     more = {**settings, "spark.executor.memory": "512m"}

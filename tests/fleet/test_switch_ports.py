@@ -1,5 +1,5 @@
-"""Switch ports of a fleet: in tables of their own, with the bursts of one database over everything, and in contention
-in place of hosts that were not recorded; however a fleet is divided."""
+"""Switch ports of a fleet have tables of their own. Their bursts equal those of one database over all rows, and in
+contention they stand in for hosts that were not recorded, however the fleet is divided."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ask(capfd: pytest.CaptureFixture[str], results: Path, question: str, date: s
     return list(csv.DictReader(io.StringIO(capfd.readouterr().out)))
 
 
-def test_bursts_of_hosts_and_ports_are_together_those_of_one_database(
+def test_bursts_of_hosts_and_ports_together_equal_those_of_one_database(
     ports_store: StoreFolder, ports_done: Path
 ) -> None:
     of_hosts, of_ports = rows(ports_done, "bursts"), rows(ports_done, "port_bursts")
@@ -55,16 +55,17 @@ def test_bursts_of_hosts_and_ports_are_together_those_of_one_database(
     assert sum(row["burst_ns"] for row in rows(ports_done, "port_hours")) == sum(row["duration_ns"] for row in of_ports)
 
 
-def test_a_fleet_without_ports_has_no_tables_of_them(ports_done: Path) -> None:
+def test_a_fleet_without_ports_has_no_tables_of_ports(ports_done: Path) -> None:
     assert {key.split("/")[2] for key in files(ports_done) if key.startswith("port_")} == {"rack=r1"}
     record = read_record(open_target(ports_done), RACK)
     assert record and record.switch_ports == 4 and record.rows["port_bursts"] == 5 and record.unfit_ports == 0
 
 
-def test_however_it_is_divided_it_is_the_same(
+def test_results_are_the_same_however_the_fleet_is_divided(
     ports_store: StoreFolder, ports_done: Path, ports_by_host: Path, tmp_path: Path
 ) -> None:
-    """To the byte where hosts and the collector ship bursts; with the rows near bursts, those of ports are apart."""
+    """They are equal to the byte if hosts and the collector ship bursts. With the rows near bursts, the rows of ports
+    are separate."""
     for table in {*TABLES, *PORT_TABLES} - {"contention"}:
         assert Counter(map(repr, rows(ports_by_host, table))) == Counter(map(repr, rows(ports_done, table))), table
     assert not ship_bursts(ports_store, open_target(tmp_path), ShipSettings("hot", own=SHIPPED.own)).troubles
@@ -80,7 +81,7 @@ def test_however_it_is_divided_it_is_the_same(
 def test_contention_counts_a_port_for_the_host_that_was_not_recorded(
     ports_store: StoreFolder, ports_done: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As the report of the rack over that day has it (test_ask.py: however the rack is divided)."""
+    """Contention equals that of the rack's report over that day, however the rack is divided (test_ask.py)."""
     for date, since in zip(DATES, (START, START + DAY), strict=True):
         at_once = [row for row in ask(capfd, ports_done, "contention", date) if row["rack"] == "r1"]
         shared = sum(int(row["ns"]) for row in at_once if int(row["hosts_at_once"]) >= 2)
@@ -105,8 +106,8 @@ def test_the_worst_ports_are_listed(ports_done: Path, capfd: pytest.CaptureFixtu
     assert [float(row["peak_utilization"]) for row in found] == [1.0] * 4
 
 
-def test_pages_have_the_ports_and_the_hosts_that_are_known_by_them_alone(ports_done: Path, tmp_path: Path) -> None:
-    """A fleet's with racks; and the page of a rack without ports has no section of them."""
+def test_pages_have_the_ports_and_the_hosts_that_only_ports_show(ports_done: Path, tmp_path: Path) -> None:
+    """The page of the fleet names the racks; the page of a rack without ports has no section about ports."""
     assert main(["fleet", "report", str(ports_done), "--day", DATES[0], "-o", str(tmp_path)]) == 0
     pages = {path.stem: re.sub(r"<[^>]*>", " ", path.read_text("utf-8")) for path in tmp_path.rglob("*.html")}
     for stem, rack in ((f"fleet-{DATES[0]}", "r1 "), ("r1", "")):
@@ -124,7 +125,7 @@ def test_pages_have_the_ports_and_the_hosts_that_are_known_by_them_alone(ports_d
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Path:
-    """A target to which a collector shipped a day of two ports, and no host."""
+    """A target to which a collector shipped a day of two ports, without any host."""
     store = StoreFolder.create(tmp_path / "store")
     fill_ports(store, {"E0": [(50, 10)], "E1": [(55, 10)]}, length=DAY)
     fill_ports(store, {"E0": []}, start=START + DAY)
@@ -132,7 +133,7 @@ def alone(tmp_path: Path) -> Path:
     return tmp_path / "target"
 
 
-def test_a_rack_of_which_the_switch_alone_is_recorded_has_results(
+def test_a_rack_with_only_its_switch_recorded_has_results(
     alone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = tmp_path / "results"
@@ -149,10 +150,10 @@ def test_a_rack_of_which_the_switch_alone_is_recorded_has_results(
 
 
 @pytest.mark.parametrize("split", ["rack", "host"])
-def test_neither_a_switch_nor_its_collector_is_a_host_that_is_missing(
+def test_neither_a_switch_nor_its_collector_is_a_missing_host(
     alone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], split: str
 ) -> None:
-    """The collector is listed, and makes the rack incomplete where it is behind; so does a switch of the inventory."""
+    """The collector is listed, and makes the rack incomplete if it is behind; so does a switch of the inventory."""
     assert [(of.rack, of.host) for of in status(open_target(alone))] == [("r1", "collector")]
     of_switch = {"inventory": {HostOf("r1", "tor1")}}
     for number, (date, more, lacking) in enumerate(
@@ -167,7 +168,7 @@ def test_neither_a_switch_nor_its_collector_is_a_host_that_is_missing(
         assert (int(covered["behind_ns"]) > 0) == bool(lacking)
 
 
-def test_what_cannot_be_examined_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ports_that_cannot_be_examined_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = StoreFolder.create(tmp_path / "store")
     for start in (START, START + DAY + HOUR):
         fill(store, {"a": [(50, 10)]}, start=start, length=HOUR)
@@ -200,7 +201,7 @@ def test_what_cannot_be_examined_is_said(tmp_path: Path, capsys: pytest.CaptureF
     assert "Recordings of switch ports are left out" in page and "2026-11-20 rack r1: 1 recording." in page
 
 
-def test_results_of_an_mburst_that_left_ports_out_are_read_and_then_completed(
+def test_results_of_an_mburst_without_ports_are_read_and_then_completed(
     ports_done: Path, ports_target: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(ports_done, tmp_path / "results")
@@ -220,11 +221,11 @@ def test_results_of_an_mburst_that_left_ports_out_are_read_and_then_completed(
     assert files(tmp_path / "results") == files(ports_done)
 
 
-def test_ports_that_are_there_no_more_leave_no_row(ports_done: Path, ports_target: Path, tmp_path: Path) -> None:
-    """Of a partition that is detected again."""
+def test_ports_that_no_longer_exist_leave_no_row(ports_done: Path, ports_target: Path, tmp_path: Path) -> None:
+    """Their partition is detected again."""
     shutil.copytree(ports_done, tmp_path / "results")
     shutil.copytree(ports_target, tmp_path / "target")
-    shutil.rmtree(tmp_path / "target" / "shipped" / "rack=r1" / "host=a")  # who ships the rows of switches
+    shutil.rmtree(tmp_path / "target" / "shipped" / "rack=r1" / "host=a")  # the host that ships the rows of switches
     detected(tmp_path / "target", tmp_path / "results", DATES[0])
     assert {row["date"] for table in PORT_TABLES for row in rows(tmp_path / "results", table)} == {DATES[1]}
     assert {*rows(tmp_path / "results", "port_hours")[0]} == {*rows(ports_done, "port_hours")[0]}

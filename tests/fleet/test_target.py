@@ -1,4 +1,4 @@
-"""Targets: what is put there once stays as it is, in a bucket (moto's server of S3) and in a folder alike."""
+"""Targets: an object is created once and never changes, in a bucket (moto's S3 server) and in a folder alike."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_result_replaces_another(target: FleetTarget) -> None:
     assert len(list(target.list())) == 1
 
 
-def test_files_go_there_and_come_back(target: FleetTarget, tmp_path: Path) -> None:
+def test_files_are_read_as_they_were_put(target: FleetTarget, tmp_path: Path) -> None:
     content = os.urandom(3 << 20)
     (tmp_path / "sent").write_bytes(content)
     assert target.put_new("a/b", tmp_path / "sent")
@@ -74,7 +74,7 @@ def test_objects_are_listed_by_prefix(target: FleetTarget) -> None:
     assert [found.key for found in target.list("a/")] == ["a/1", "a/2/3"]
 
 
-def test_of_many_who_create_an_object_one_does(target: FleetTarget) -> None:
+def test_of_many_concurrent_creates_of_an_object_one_succeeds(target: FleetTarget) -> None:
     contents = [bytes([n]) * 100_000 for n in range(8)]
     made: list[bytes] = []
 
@@ -104,13 +104,13 @@ def test_no_key_leads_out_of_a_folder(tmp_path: Path, parts: list[str]) -> None:
     assert [path for path in tmp_path.rglob("*") if path.is_file() and folder not in path.parents] == []
 
 
-def test_a_folder_that_is_not_mounted_is_not_made(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_mounted_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match=r"archive/a: cannot write: No such file or directory"):
         open_target(tmp_path / "mnt" / "archive").put_new("a", b"x")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_draft_of_a_killed_process_is_no_object(tmp_path: Path) -> None:
+def test_a_draft_of_a_killed_process_is_not_an_object(tmp_path: Path) -> None:
     target = open_target(tmp_path / "archive")
     target.put_new("a/b", b"x")
     (tmp_path / "archive" / "a" / "#0123456789abcdef").write_bytes(b"half")
@@ -126,12 +126,12 @@ def test_a_draft_of_a_killed_process_is_no_object(tmp_path: Path) -> None:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer retries than usual."""
+    """Sets fewer retries than usual."""
     monkeypatch.setattr(bucket, "RETRIES", 2)
 
 
 def answering(server: S3Server, status: int, code: str, times: int = 1000) -> Counter[str]:
-    """Have the next requests answered so; how many were, by method."""
+    """Makes the server answer the next requests with this error; returns the number of these requests by method."""
     met: Counter[str] = Counter()
 
     def fault(request: object) -> Response | None:
@@ -144,7 +144,7 @@ def answering(server: S3Server, status: int, code: str, times: int = 1000) -> Co
     return met
 
 
-def test_a_throttled_bucket_is_asked_again(s3: S3Server) -> None:
+def test_a_request_to_a_throttled_bucket_is_repeated(s3: S3Server) -> None:
     target = open_target(f"s3://{BUCKET}/p")
     met = answering(s3, 503, "SlowDown", times=2)
     assert target.put_new("a", b"x")
@@ -160,7 +160,7 @@ def test_a_throttled_bucket_is_asked_again(s3: S3Server) -> None:
         (404, "NoSuchBucket", "there is no such bucket"),
     ],
 )
-def test_what_a_server_refuses_is_one_line_without_secrets(
+def test_a_refusal_of_a_server_is_one_line_without_secrets(
     s3: S3Server, patient: None, status: int, code: str, stated: str
 ) -> None:
     target = open_target(f"s3://{BUCKET}/p")
@@ -172,7 +172,7 @@ def test_what_a_server_refuses_is_one_line_without_secrets(
     assert met.total() <= bucket.RETRIES + 1
 
 
-def test_what_arrived_before_its_answer_was_lost_has_arrived_once(s3: S3Server, patient: None) -> None:
+def test_an_object_whose_answer_was_lost_has_arrived_once(s3: S3Server, patient: None) -> None:
     target = open_target(f"s3://{BUCKET}/p")
     lost = []
 
@@ -187,14 +187,14 @@ def test_what_arrived_before_its_answer_was_lost_has_arrived_once(s3: S3Server, 
     assert target.holds("a", b"x") and lost[0].status_code == 200
 
 
-def test_a_create_that_met_another_and_left_nothing_is_done_again(s3: S3Server) -> None:
+def test_a_create_that_conflicted_and_left_nothing_is_repeated(s3: S3Server) -> None:
     target = open_target(f"s3://{BUCKET}/p")
     met = answering(s3, 409, "ConditionalRequestConflict", times=1)
     assert target.put_new("a", b"x")
     assert met == {"PUT": 1} and target.get("a") == b"x"
 
 
-def test_what_is_encrypted_by_a_key_of_its_own_is_read_to_be_compared(
+def test_an_object_encrypted_by_its_own_key_is_read_for_comparison(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = open_target(f"s3://{BUCKET}/p")
@@ -213,7 +213,7 @@ def test_an_unreachable_server_is_named_with_the_reason(
         open_target(f"s3://{BUCKET}/p").put_new("a", b"x")
 
 
-def test_a_server_is_trusted_that_the_named_authority_signed(
+def test_a_server_whose_certificate_the_named_authority_signed_is_trusted(
     s3: S3Server, patient: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
@@ -228,7 +228,7 @@ def test_a_server_is_trusted_that_the_named_authority_signed(
 @pytest.mark.parametrize(
     "address", [f"s3://{SECRET_KEY}@b/p", f"az://c/p?sig={SECRET_KEY}", f"s3://b/p#{SECRET_KEY}", f"s3://[{SECRET_KEY}"]
 )
-def test_an_address_with_credentials_is_refused_and_not_repeated(address: str) -> None:
+def test_an_address_with_credentials_is_refused_and_not_printed(address: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_target(address)
     assert SECRET_KEY not in f"{caught.value} {caught.value.hint}" and "environment" in caught.value.hint
@@ -237,7 +237,7 @@ def test_an_address_with_credentials_is_refused_and_not_repeated(address: str) -
 @pytest.mark.parametrize(
     "address", ["ftp://host/p", "s3:///p", "s3://", "s3:/bucket/p", "file:/p", "https://bucket.s3.amazonaws.com/p"]
 )
-def test_an_address_that_is_none_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="invalid target"):
         open_target(address)
 
@@ -246,7 +246,7 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
 
 
 class Conditional(http.server.BaseHTTPRequestHandler):
-    """What GCS and Azure do of it: a create is refused where there is an object, if it asks for that."""
+    """A server of the part of GCS and Azure that is used: it refuses a conditional create if the object exists."""
 
     objects: ClassVar[dict[str, bytes]] = {}
     refused: ClassVar[bool] = False  # every request is answered by 400

@@ -1,4 +1,4 @@
-"""Reports of a fleet some of whose hosts did not count retransmissions."""
+"""Reports of a fleet in which some hosts did not count retransmissions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ LOST = ("retransmits", "burst_retransmits", "retransmits_after")
 
 
 def report(folder, is_counted):
-    """The figures, the text of the page, and the received bursts and hours of the day. IS_COUNTED: of each host."""
+    """Returns the figures, the text of the page, and the received bursts and hours of the day. IS_COUNTED says of each
+    host whether it counted."""
     found = tables(5, racks=1, hosts=3, bursts=40)
     for row in found["bursts"] + found["hours"]:
         names = [name for name in LOST if name in row]
@@ -23,7 +24,7 @@ def report(folder, is_counted):
         row |= {"packets": 1000, "wire_bytes": 10**9, "retransmits": row["retransmits"] and 9}
         row |= {name: row[name] and 2 for name in LOST[1:]}
     idle = {"packets": 0, "wire_bytes": 0, "bursts": 0, "burst_ns": 0, **dict.fromkeys(LOST, 0)}
-    found["hours"] += [{**row, **idle} for row in found["hours"]]  # no packet: no retransmissions, whoever counts
+    found["hours"] += [{**row, **idle} for row in found["hours"]]  # no packets: no retransmissions, counted or not
     fleet, _ = fleet_figures(folder, found, "")
     text = html.unescape(re.sub(r"<[^>]*>", " ", page.render_fleet(fleet, [])))
     of_day = ([row for row in found[name] if row["date"] == DATES[START] and row["direction"] != "out"]
@@ -35,7 +36,7 @@ def losses_of(fleet):
     return {row["measure"]: row for row in fleet.answers.losses}
 
 
-def test_what_no_host_counts_is_not_0(tmp_path):
+def test_a_value_that_no_host_counts_is_not_0(tmp_path):
     fleet, text, bursts, hours = report(tmp_path, lambda host: False)
     assert bursts and hours
     row = losses_of(fleet)["retransmits"]
@@ -49,7 +50,7 @@ def test_what_no_host_counts_is_not_0(tmp_path):
     assert "Retransmissions: not counted in " in text and "None in this time: Retr" not in text
 
 
-def test_what_some_hosts_count_is_said_to_be_of_these(tmp_path):
+def test_a_value_that_some_hosts_count_is_attributed_to_these(tmp_path):
     fleet, text, bursts, hours = report(tmp_path, lambda host: host == "h1")
     counted = [row for row in bursts if row["host"] == "h1"]
     assert 0 < len(counted) < len(bursts)
@@ -66,7 +67,7 @@ def test_what_some_hosts_count_is_said_to_be_of_these(tmp_path):
     assert "Retransmissions: not counted in " in text
 
 
-def test_what_all_count_needs_no_words(tmp_path):
+def test_a_value_that_all_hosts_count_has_no_note(tmp_path):
     fleet, text, bursts, _ = report(tmp_path, lambda host: True)
     assert f"{len(bursts)} of {len(bursts)} bursts have retransmissions in them" in text and "counted" not in text
     assert losses_of(fleet)["retransmits"]["uncounted_ns"] == 0

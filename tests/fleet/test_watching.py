@@ -1,4 +1,4 @@
-"""Progress comes from the records that tasks leave: each once, and none of an older plan."""
+"""Progress comes from the records that tasks leave: each is reported once, and none of an older plan."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mburst.fleet.task import PartitionOutcome, carry_out
 
 
 def places(folder: Path) -> tuple[FleetTarget, FleetTarget]:
-    """What was shipped, and where results begin."""
+    """Returns the target with shipped files, and new results."""
     target, results = shipped(filled(folder / "store"), folder / "target"), folder / "results"
     open_results(open_target(results), BurstDefinition())
     return open_target(target), open_target(results)
 
 
-def test_each_partition_is_reported_as_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_partition_is_reported_when_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "POLL_S", 0.05)
     target, results = places(tmp_path)
     plans = list(plan(target, results, DATES[0], BurstDefinition(), split="host"))
@@ -47,7 +47,7 @@ def test_each_partition_is_reported_as_it_is_done(tmp_path: Path, monkeypatch: p
     assert len(heard) == 3 and not any(thread.name == "mburst-progress" for thread in threading.enumerate())
 
 
-def test_the_record_of_an_older_plan_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_of_an_older_plan_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "POLL_S", 0.05)
     target, results = places(tmp_path)
     [whole, *_] = plan(target, results, DATES[0], BurstDefinition(), split="rack")
