@@ -1,4 +1,4 @@
-"""What tests of every room share."""
+"""Set-up that all tests share."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from mburst.sql import disk
 
 pytest_plugins = ["forked_commands", "livelab", "netlab", "profiles", "s3lib", "selection", "skips", "untouched"]
 
-# Where gRPC has threads, what it does in a fork (of pyspark, say, whose Popen has a preexec_fn) now and then ends the
-# child by SIGABRT, without a message. Nothing here uses gRPC in a fork.
+# gRPC's fork handlers now and then end a forked child by SIGABRT, without a message, in a process where gRPC has
+# threads (in a fork of pyspark, say, whose Popen has a preexec_fn). Nothing here uses gRPC in a fork.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 python.one_thread_for_products()
 
-# A shell ignores SIGINT in what it starts in the background, nohup ignores SIGHUP, and all programs of the tests would
-# inherit that.
+# A shell ignores SIGINT in programs that it starts in the background, and nohup ignores SIGHUP. All programs that tests
+# start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# Searches for cyclic garbage took a twentieth of all processor time.
+# Garbage collection took a twentieth of all processor time.
 gc.set_threshold(20_000, 50, 100)
 
 
 def pytest_collection_finish() -> None:
-    """Look no more at what has been collected, which lives to the end, whenever garbage is searched for."""
+    """Exclude the collected tests, which live to the end, from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_unconfigure() -> None:
-    """Python frees it at the end: DuckDB's binding complains, in some forty lines, of what is left."""
+    """Let Python free the objects at the end: otherwise DuckDB's binding prints some forty lines about leaks."""
     gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
 def unhurried_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What writers in a test's own process say of a slow disk is about the machine, and would stand among what the test
-    expects on standard error. tests/sql/test_syncing.py tests it."""
+    """Keep writers in the process of a test from reporting a slow disk: the report is about the machine, and would mix
+    with the lines that the test expects on standard error. tests/sql/test_syncing.py tests these reports."""
     if request.path.name != "test_syncing.py":
         monkeypatch.setattr(disk, "SYNC_S", 60.0)

@@ -1,4 +1,4 @@
-"""What the pages say is so: tables and columns, the worked example, links, and what commands print."""
+"""The pages match the product: tables and columns, the worked example, links, and the output of commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *s
 
 
 def tables(text: str) -> list[list[list[str]]]:
-    """The tables of a page, as rows of cells without their heads."""
+    """Returns the tables of a page, as rows of cells without their heads."""
     found = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
     bodies = [table.splitlines()[2:] for table in found]
     return [[[cell.strip() for cell in row.strip("|").split(" | ")] for row in body] for body in bodies]
@@ -52,7 +52,7 @@ def test_schema_page_has_every_table_and_column() -> None:
         assert [row[:2] for row in rows] == [[column.name, column.type] for column in columns(table)], table
 
 
-def test_schema_page_has_the_views_as_they_are(tmp_path: Path) -> None:
+def test_schema_page_has_the_current_views(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "schema.md").read_text("utf-8")
     writer = runpy.run_path(str(ROOT / "docs" / "write_schema.py"))
     assert writer["written"](page) == page, "make docs"
@@ -62,12 +62,12 @@ def test_schema_page_has_the_views_as_they_are(tmp_path: Path) -> None:
         assert described == [column[:2] for column in writer["columns"](view)], view
 
 
-def test_operations_page_has_the_deliveries_as_they_are() -> None:
+def test_operations_page_has_the_current_deliveries() -> None:
     page = (ROOT / "docs" / "operate.md").read_text("utf-8")
     assert runpy.run_path(str(ROOT / "docs" / "write_deliveries.py"))["written"](page) == page, "make docs"
 
 
-def test_the_tables_for_trino_are_those_of_results() -> None:
+def test_the_tables_for_trino_match_the_results() -> None:
     statements = (ROOT / "docs" / "trino.sql").read_text("utf-8")
     assert runpy.run_path(str(ROOT / "docs" / "write_trino.py"))["written"]() == statements, "make docs"
     tables = re.findall(r"^CREATE TABLE hive\.mburst\.(\w+) \($", statements, re.MULTILINE)
@@ -75,7 +75,7 @@ def test_the_tables_for_trino_are_those_of_results() -> None:
 
 
 def test_the_worked_example(tmp_path: Path) -> None:
-    """Bins and senders as docs/bursts.md has them, through the store to the bursts that it states."""
+    """Bins and senders of docs/bursts.md go through the store and give the bursts that the page states."""
     page = (ROOT / "docs" / "bursts.md").read_text("utf-8")
     bins, senders, stated = tables(page)[-3:]
     second = int(bins[-1][0])
@@ -119,29 +119,29 @@ def test_the_worked_example(tmp_path: Path) -> None:
 
 
 def blocks(page: str = "README.md") -> list[str]:
-    """Blocks of a page that show commands with what they print, in order."""
+    """Returns the blocks of a page that show commands with their output, in order."""
     return re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def transcripts(page: str) -> list[tuple[str, str]]:
-    """(command, what it prints) for each of those blocks, but of the demo's, which runs others itself."""
+    """Returns (command, output) for each of those blocks, except that of the demo, which runs other commands itself."""
     shown = "".join(block for block in blocks(page) if not block.startswith("$ mburst demo"))
     return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", shown, re.MULTILINE)
 
 
 def demo(command: str) -> str:
-    """What the demo prints, run by COMMAND."""
+    """Returns the output of the demo, run by COMMAND."""
     [output] = [output for first, _, output in (block.partition("\n") for block in blocks()) if first == f"$ {command}"]
     return output
 
 
 def matches(printed: str, stated: str) -> bool:
-    """Whether they are the same, where a line "…" stands for any number of lines."""
+    """Returns whether two texts are the same, if a line "…" stands for any number of lines."""
     pattern = "".join(r"(?:.*\n)*?" if line == "…" else re.escape(line) + "\n" for line in stated.splitlines())
     return re.fullmatch(pattern, printed) is not None
 
 
-def test_what_the_demo_prints(
+def test_the_output_of_the_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -157,11 +157,11 @@ def test_what_the_demo_prints(
     assert frame(drawn) == frame((ROOT / "docs" / "cache-server.svg").read_text("utf-8")), "draw it: docs/picture.py"
 
 
-def test_what_the_live_demo_prints(
+def test_the_output_of_the_live_demo(
     can_build: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """But for the numbers, and the answer of the investigation: those are this machine's. Where it is busy, the demo
-    reports what disturbed it."""
+    """Numbers and the answer of the investigation may differ, since they depend on the machine. On a busy machine the
+    demo reports what disturbed it."""
     monkeypatch.chdir(tmp_path)
     stated, _, answer = demo("mburst demo").partition("$ mburst investigate demo/store\n")
     assert answer
@@ -177,7 +177,7 @@ def test_what_the_live_demo_prints(
 
 
 def without_numbers(text: str) -> str:
-    """A text with each quantity as "#", whatever its unit, and bursts as if there were several."""
+    """Returns a text with each quantity as "#", whatever its unit, and "bursts" always in the plural."""
     text = re.sub(r"mb-[\w-]+-(cache|api|tor)", r"mb-\1", text)
     text = re.sub(r"\bburst\b", "bursts", text)
     text = re.sub(r"\d[\d.,]*\d|\d", "#", text)
@@ -186,15 +186,15 @@ def without_numbers(text: str) -> str:
 
 
 def frame(picture: str) -> str:
-    """A picture without its curves, whose points may differ in the last digit between machines."""
+    """Returns a picture without its curves, whose points may differ in the last digit between machines."""
     return re.sub(r' d="[^"]*"', "", picture)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_the_investigation_prints(
+def test_the_output_of_the_investigation(
     case: CacheServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The README's commands as they are in a clone; those of docs/recorded-case.md in the folder of the recording."""
+    """The README's commands run in a clone; those of docs/recorded-case.md run in the folder of the recording."""
     page = {SAMPLE: "README.md", RECORDED: "docs/recorded-case.md"}[case]
     for path in [ROOT / "examples"] if case == SAMPLE else case.folder.iterdir():
         (tmp_path / path.name).symlink_to(path.resolve())
@@ -205,8 +205,9 @@ def test_what_the_investigation_prints(
         assert matches(printed, output), f"{command} prints:\n{printed}"
 
 
-def test_modules_that_pages_name_are_there() -> None:
-    """By path from the root, or by the end of one; a page of the documentation may leave the room out."""
+def test_modules_that_pages_name_exist() -> None:
+    """A module is named by its path from the root or by the end of that path; a page of the documentation may leave the
+    room out."""
     there = [f"/{path}" for path in tracked()]
     named = re.compile(r"(?<![\w*<{./-])((?:[\w-]+/)*[a-z_]\w*\.(?:py|sql))\b(?!\()")
     pages = [ROOT / "SECURITY.md", *(page for page in PAGES if page.name != "CHANGELOG.md")]
@@ -223,8 +224,8 @@ DECISIONS = ROOT / "docs" / "decisions"
 
 
 def test_decisions_have_their_parts_and_are_listed_by_their_titles() -> None:
-    """Context, decision, alternatives, and what follows with the test that holds it; each is a line of the index, and
-    architecture.md leads to it."""
+    """A decision has context, decision, alternatives, and consequences with the test that holds it. Each decision is a
+    line of the index, and architecture.md links to it."""
     architecture = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     titles = {}
     for path in DECISIONS.glob("*.md"):

@@ -1,4 +1,4 @@
-"""Commands that tests fork find what they find in a new interpreter (tests/lib/forked_commands.py)."""
+"""Commands that tests fork see the same environment as in a new interpreter (tests/lib/forked_commands.py)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 import forked_commands
 import pytest
 
-# Prints what a program can see of its start; with words, ends in some way. Of mounts those of /sys: tests beside this
-# one have others.
+# Prints what a program can see of its start; with words, ends in the given way. Of the mounts only those of /sys are
+# printed: tests that run at the same time change others.
 LOOK = """
 import json, os, resource, signal, sys, threading
 streams = {
@@ -66,7 +66,7 @@ if "code" in sys.argv:
 
 @pytest.fixture
 def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A command that is forked as those of mburst are."""
+    """A command that is forked like those of mburst."""
     (tmp_path / "look.py").write_text(LOOK)
     command = [sys.executable, "-m", "look"]
     monkeypatch.setattr(forked_commands, "_COMMAND", command)
@@ -75,7 +75,7 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def run_both(monkeypatch: pytest.MonkeyPatch, command: list[str], **options: Any) -> list[tuple[int, str, str]]:
-    """Exit code, output and errors of a new interpreter, and of a fork."""
+    """Returns the exit code, output and errors of a new interpreter, and of a fork."""
     ends = []
     for fresh in (True, False):
         with monkeypatch.context() as patch:
@@ -96,7 +96,7 @@ def run_both(monkeypatch: pytest.MonkeyPatch, command: list[str], **options: Any
         {"env": {**os.environ, "MBURST_OTHER": "ü", "NO_COLOR": "1"}},
     ],
 )
-def test_a_fork_finds_what_a_new_interpreter_finds(
+def test_a_fork_starts_like_a_new_interpreter(
     look: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
@@ -117,10 +117,11 @@ def test_a_fork_finds_what_a_new_interpreter_finds(
 
 
 @pytest.mark.parametrize("before", [["ip", "netns", "exec"], ["prlimit", "--nofile=77"]], ids=" ".join)
-def test_a_fork_does_what_its_prefix_does(
+def test_a_fork_applies_the_prefix_of_its_command(
     look: list[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, before: list[str]
 ) -> None:
-    """It is in the namespace, with its /sys, and in a mount namespace of its own; or it may open fewer files."""
+    """The fork is in the network namespace, with its /sys, and in a mount namespace of its own; or it may open fewer
+    files."""
     begun: list[object] = []
     fork = forked_commands._CommandServer.fork
     monkeypatch.setattr(forked_commands._CommandServer, "fork", lambda *given: begun.append(1) or fork(*given))
@@ -139,15 +140,15 @@ def test_a_fork_does_what_its_prefix_does(
 
 
 @pytest.mark.parametrize("word", ["raise", "text", "interrupt", "kill", "thread", "code"])
-def test_a_fork_ends_as_a_new_interpreter_does(look: list[str], monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+def test_a_fork_ends_like_a_new_interpreter(look: list[str], monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     fresh, forked = run_both(monkeypatch, [*look, word])
     assert forked[0] == fresh[0]
     assert forked[1].splitlines()[1:] == fresh[1].splitlines()[1:]
-    assert forked[2].splitlines()[-1:] == fresh[2].splitlines()[-1:]  # the frames of a traceback are others
+    assert forked[2].splitlines()[-1:] == fresh[2].splitlines()[-1:]  # the frames of a traceback differ
 
 
-def test_what_a_start_depends_on_is_not_forked(look: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options of Python's, variables that it reads, a function to call before, another namespace."""
+def test_commands_with_special_starts_are_not_forked(look: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Special are options of Python, variables that Python reads, a function to call before, and another namespace."""
     forks: list[object] = []
     monkeypatch.setattr(forked_commands._CommandServer, "fork", lambda *_: forks.append(1))
     run = {"capture_output": True, "check": True}

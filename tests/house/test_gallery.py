@@ -1,4 +1,4 @@
-"""The pictures of docs/gallery.md are in the repository, small, and of the pages as they are."""
+"""The pictures of docs/gallery.md are in the repository, are small, and show the current pages."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_every_picture_is_explained_shown_and_small() -> None:
     assert [name for name in kept if (FOLDER / name).stat().st_size > MOST_BYTES] == []
 
 
-def test_they_show_the_pages_as_they_are() -> None:
+def test_pictures_show_the_current_pages() -> None:
     made_from = json.loads((FOLDER / GALLERY["MADE_FROM"]).read_text("utf-8"))
     now = GALLERY["made_from"]()
     stale = sorted(name for name in made_from.keys() | now if made_from.get(name) != now.get(name))
     assert stale == [], "templates or style sheets have changed: make gallery, and look at the pictures"
 
 
-def test_a_page_depends_on_its_own_templates_and_styles_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_depends_only_on_its_own_templates_and_styles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = GALLERY["digest"]
     monkeypatch.setitem(digest.__globals__, "DASHBOARDS", tmp_path)
     for kind, room, name in (("templates", "rack", "page.html"), ("static", "common", "page.css")):
@@ -44,7 +44,7 @@ def test_a_page_depends_on_its_own_templates_and_styles_alone(tmp_path: Path, mo
     assert digest("live") != live
 
 
-def test_the_terminal_names_no_folder_of_a_machine_and_asks_for_nothing() -> None:
+def test_the_terminal_shows_no_folder_of_a_machine_and_loads_nothing() -> None:
     drawn = (FOLDER / "terminal.svg").read_text("utf-8")
     assert "Detected&#160;40&#160;of&#160;40&#160;incasts" in drawn
     assert not re.search(r"/tmp|/home|/work|url\(http|@import|<script|href=", drawn)

@@ -1,5 +1,5 @@
-"""docs/glossary.md has each table, column, quality bit and option; the words of the style sheet (CONTRIBUTING.md) hold
-in strings, comments, pages, help texts and identifiers; those of tests and of C included."""
+"""docs/glossary.md has each table, column, quality bit and option. Strings, comments, pages, help texts and
+identifiers, in tests and in C too, keep to the words of the style sheet (CONTRIBUTING.md)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mburst.sql.tables import LISTING, MODEL, columns, model_sql, schema_sql
 THINGS = "duration|link speed|size|time|share|host|port|address|number|text|table|TOML|YAML|JSON|CSV"
 NO_THING = rf"\b(is|are) no ({THINGS})\b"
 
-# What a text must not say, and what it says instead.
+# Words that a text must not have, with the words to use instead.
 WORDS = {
     r"\bjudg(e|es|ed|ing)\b": "test, detect, classify",
     r"\b(un)?told\b": "reported, separated, known",
@@ -43,7 +43,7 @@ FOREIGN = {"tell"}
 
 @cache
 def sections() -> dict[str, list[list[str]]]:
-    """The rows of the tables of each section of the glossary, without backticks."""
+    """Returns the rows of the tables of each section of the glossary, without backticks."""
     parts = re.split(r"^## ", (ROOT / "docs" / "glossary.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
     return {
         part.partition("\n")[0]: [
@@ -59,18 +59,18 @@ def names(section: str) -> list[str]:
     return [row[0] for row in sections()[section]]
 
 
-def test_every_entry_is_there_once_with_a_meaning() -> None:
+def test_every_entry_is_listed_once_with_a_meaning() -> None:
     for section, rows in sections().items():
         assert all(len(row) == 2 and row[1] for row in rows), section
         assert len({row[0] for row in rows}) == len(rows), section
     assert names("Terms") == sorted(names("Terms"), key=str.casefold)
 
 
-def test_every_table_and_view_is_in_it() -> None:
+def test_every_table_and_view_is_in_the_glossary() -> None:
     assert set(names("Tables")) == {*LISTING, *MODEL, "quality"}
 
 
-def test_every_column_is_in_it_or_has_an_ending_that_is() -> None:
+def test_every_column_or_its_ending_is_in_the_glossary() -> None:
     in_use = {column.name for table in LISTING for column in columns(table)}
     in_use |= {column.name for view in MODEL for column in described.columns(model_sql(view))}
     listed = set(names("Columns"))
@@ -79,11 +79,11 @@ def test_every_column_is_in_it_or_has_an_ending_that_is() -> None:
     assert all(any(name.endswith(ending) for name in in_use) for ending in endings)
 
 
-def test_every_quality_bit_is_in_it() -> None:
+def test_every_quality_bit_is_in_the_glossary() -> None:
     assert names("Quality bits") == re.findall(r"\(\d+,\s+'(.*?)',", schema_sql("quality"))
 
 
-def test_every_option_is_in_it() -> None:
+def test_every_option_is_in_the_glossary() -> None:
     in_use = {
         option
         for parser in parsers().values()
@@ -98,7 +98,7 @@ def test_every_option_is_in_it() -> None:
 
 
 def faults(text: str, where: str) -> list[str]:
-    """A line for each forbidden word in TEXT, with the words to use."""
+    """Returns a line for each forbidden word in TEXT, with the words to use."""
     return [
         f"{where}: {match[0]!r}: {instead}"
         for pattern, instead in WORDS.items()
@@ -107,7 +107,8 @@ def faults(text: str, where: str) -> list[str]:
 
 
 def strings(path: Path) -> list[tuple[int, str]]:
-    """The strings of a module that people can read, with their lines: those with a blank, docstrings too."""
+    """Returns the strings of a module that people can read, with their lines: those with a blank, docstrings
+    included."""
     tree = ast.parse((ROOT / path).read_text("utf-8"))
     return [
         (node.lineno, node.value)
@@ -127,7 +128,7 @@ def comments(path: Path) -> list[tuple[int, str]]:
 MODULES = tracked("mburst/*.py", "telemetry/*.py", "sql/*.py", "analysis/*.py", "capture/*.py", "dashboards/*.py")
 
 
-def test_modules_are_looked_at() -> None:
+def test_modules_are_found() -> None:
     assert len(MODULES) > 150
 
 

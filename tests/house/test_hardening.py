@@ -1,4 +1,4 @@
-"""How the modules in C are compiled: what strangers send is parsed there."""
+"""The modules in C are compiled with hardening, since they parse input of strangers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def readelf(option: str, path: str) -> str:
 
 
 @pytest.mark.parametrize("path", MODULES)
-def test_calls_are_resolved_before_anything_runs_and_are_then_read_only(path):
+def test_calls_are_resolved_at_load_time_and_then_read_only(path):
     dynamic, segments = readelf("-d", path), readelf("-l", path)
     assert "BIND_NOW" in dynamic or re.search(r"FLAGS_1.*\bNOW\b", dynamic)
     assert "GNU_RELRO" in segments
@@ -45,5 +45,5 @@ def test_the_stack_is_checked(path):
     assert "__stack_chk_fail" in readelf("--dyn-syms", path)
 
 
-def test_copies_are_checked_where_their_size_is_known():
+def test_copies_of_known_size_are_checked():
     assert re.search(r"__(memcpy|snprintf|vsnprintf|sprintf|read)_chk\b", readelf("--dyn-syms", MODULES[0]))

@@ -1,4 +1,4 @@
-"""The tree stays what docs/architecture.md says: links, package mapping, and who may import whom."""
+"""The tree matches docs/architecture.md: links, package mapping, and which room may import which."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from building import compiled
 from places import ROOMS, ROOT
 from tracked import tracked
 
-# What each room may import of the others.
+# The rooms that each room may import.
 ALLOWED = {
     "alive": set(),
     "columns": set(),
@@ -48,7 +48,7 @@ ALLOWED = {
         "analysis",
     },
 }
-FILES = set(ALLOWED) - set(ROOMS)  # modules of one file
+FILES = set(ALLOWED) - set(ROOMS)  # rooms that are one file
 
 
 def modules(room: str) -> list[Path]:
@@ -56,7 +56,7 @@ def modules(room: str) -> list[Path]:
 
 
 def imported_rooms(path: Path, room: str) -> set[str]:
-    """First parts below `mburst` of what a module imports, absolute or relative."""
+    """Returns the first parts below `mburst` of the modules that a module imports, absolute or relative."""
     depth = 0 if room in FILES else len(path.relative_to(ROOT / room).parts)
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -77,8 +77,8 @@ def test_imports_go_one_way(room):
         assert imported_rooms(path, room) <= ALLOWED[room], path
 
 
-# Who may ask the tables of measurements in SQL: the one reading room, and who follows the tables in memory. All others
-# ask these, or the views and queries of sql/.
+# The modules that may query the tables of measurements in SQL: those of the one reading room, and the one that follows
+# the tables in memory. All others use these modules, or the views and queries of sql/.
 ASKED = re.compile(r"\b(?:FROM|JOIN)\s+(?:main\.)?(?:bins|sources|probes|queues)\b|\bFROM\s+\{table\}")
 READING = {
     f"analysis/{name}.py"
@@ -100,7 +100,7 @@ LIVE_TAIL = {"mburst/agent/metrics/meter.py"}
 
 
 def texts(path: Path) -> str:
-    """The strings of a module but for its docstrings, where SQL can be."""
+    """Returns the strings of a module that can be SQL: all except its docstrings."""
     tree = ast.parse(path.read_text())
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = {
@@ -158,7 +158,7 @@ def test_setup_maps_every_room():
         assert (dotted if dotted.startswith("mburst") else f"mburst.{dotted}") in packages
 
 
-def test_pages_know_what_is_common_and_no_other_page():
+def test_pages_import_only_what_is_common_and_no_other_page():
     for path in (ROOT / "dashboards").glob("*/*.py"):
         beside = {
             node.module.split(".")[0]
@@ -182,13 +182,13 @@ SOURCES = [str(path) for path in tracked("*.c", "*.h")]
     ids=lambda command: " ".join(command[:2]),
 )
 def test_style_and_types(command):
-    """What `make lint` asks: `make format` mends the layout."""
+    """These are the checks of `make lint`; `make format` mends the layout."""
     program = Path(sys.executable).parent / command[0]
     done = subprocess.run([program, *command[1:]], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_only_the_binding_knows_python():
+def test_only_the_binding_uses_python():
     engine = {str(path.relative_to(ROOT / "capture")): path.read_text() for path in (ROOT / "capture").rglob("*.[ch]")}
     assert {name for name, text in engine.items() if "Python.h" in text} == {"python/module.h"}
     knowing = {name for name, text in engine.items() if '#include "python/' in text}
@@ -242,12 +242,12 @@ def test_quality_bits_are_the_same_in_c_python_and_sql():
     of_devices = {
         key[len("QUALITY_") :].lower(): value for key, value in vars(tables).items() if key.startswith("QUALITY_")
     }
-    assert names.pop("incomplete") == 16384  # which bursts.sql gives
+    assert names.pop("incomplete") == 16384  # given by bursts.sql
     assert in_c | of_devices == names and not in_c.keys() & of_devices.keys()
 
 
 def test_benches_load():
-    """A bench that names what is gone is found when it is gone, not when somebody measures."""
+    """A bench that uses a removed name fails here at once, not when somebody measures."""
     program = (
         "import runpy, sys\nsys.path[:0] = ['bench']\nfor path in sys.argv[1:]: runpy.run_path(path, run_name='bench')"
     )
@@ -261,7 +261,7 @@ def test_programs_of_benches_compile(source):
     compiled(source, ("-O1",))
 
 
-# What there is one of, by text that only its modules have; everybody else calls these.
+# Things with one definition, by a text that only their modules have; everybody else calls these modules.
 ONE_OF = {
     "a way to wait for a signal": (
         r"signal\.signal\(|add_signal_handler",
@@ -278,7 +278,7 @@ ONE_OF = {
 
 
 @pytest.mark.parametrize("what", ONE_OF)
-def test_there_is_one(what):
+def test_each_thing_has_one_definition(what):
     pattern, modules_of = ONE_OF[what]
     found = {
         str(path.relative_to(ROOT))

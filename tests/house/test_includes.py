@@ -1,4 +1,5 @@
-"""Each C file includes what it calls: Python.h of the Python that tests run with brings more than a newer one does."""
+"""Each C file includes the headers of the functions that it calls: the Python.h of this Python includes more headers
+than that of a newer one."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ FILES = [(room, path) for room in ROOMS for path in sorted((ROOT / room).rglob("
 
 
 def included(path: Path, room: Path, seen: set[Path]) -> set[str]:
-    """The system's headers that a file includes, itself or by headers of ours."""
+    """Returns the system headers that a file includes, directly or by headers of this project."""
     if path in seen or not path.exists():
         return set()
     seen.add(path)
@@ -29,7 +30,7 @@ def included(path: Path, room: Path, seen: set[Path]) -> set[str]:
 
 
 @pytest.mark.parametrize(("room", "path"), FILES, ids=[str(path.relative_to(ROOT)) for _, path in FILES])
-def test_what_is_called_is_declared(room: str, path: Path) -> None:
+def test_called_functions_are_declared(room: str, path: Path) -> None:
     code = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
     called = {header for header, words in DECLARES.items() if re.search(words, code)}
     assert not called - included(path, ROOT / room, set())

@@ -1,5 +1,5 @@
-"""A name is there once, so that a search for it has one answer: of a class in the product, of one in what tests share,
-and of a test file."""
+"""A name is defined once, so that a search for it has one answer: the name of a class of the product, of a class that
+tests share, and of a test file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARED = ("tests/lib",)
 
 
 def classes(*folders: str) -> dict[str, list[str]]:
-    """Where each class of the modules and stubs below FOLDERS is defined, nested ones too."""
+    """Returns where each class of the modules and stubs below FOLDERS is defined, nested classes included."""
     patterns = [f"{folder}/{ending}" for folder in folders for ending in ("*.py", "*.pyi")]
     found: dict[str, list[str]] = defaultdict(list)
     for path in tracked(*patterns):
@@ -32,8 +32,8 @@ def test_a_class_name_is_defined_once(folders: tuple[str, ...]) -> None:
     assert not [f"{name}: {', '.join(places)}" for name, places in found.items() if len(places) > 1]
 
 
-def test_the_name_of_a_test_file_is_there_once() -> None:
-    """pytest imports test files by their names alone: of two, one is not run."""
+def test_the_name_of_a_test_file_is_unique() -> None:
+    """pytest imports test files by their names alone: of two files with one name, one is not run."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in (ROOT / "tests").rglob("test_*.py"):
         found[path.name].append(str(path.relative_to(ROOT)))

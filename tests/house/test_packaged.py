@@ -1,4 +1,5 @@
-"""What is installed has every file that the code reads: an editable installation, as tests use, has them anyway."""
+"""The package contains every file that the code reads. Tests use an editable installation, which has all files
+anyway."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The bits of quality are the same in SQL, in Python and in the engine. Neither they nor the defaults of a burst are
-written down as numbers anywhere else."""
+"""The bits of quality are the same in SQL, in Python and in the engine. Neither the bits nor the defaults of a burst
+are written as numbers anywhere else."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_macro_means_the_bit_impossible():
 
 @cache
 def code() -> list[tuple[str, ast.AST]]:
-    """Every node of the product's Python, with its file."""
+    """Returns every AST node of the product's Python, with its file."""
     paths = [
         path
         for room in ("analysis", "dashboards", "sql", "telemetry", "mburst")
@@ -49,7 +49,7 @@ def is_number(node: ast.AST | None) -> bool:
 
 
 def test_a_burst_has_one_default_threshold_and_join() -> None:
-    """Those of bursts.sql, which tests/api/test_one_answer.py holds to BurstDefinition."""
+    """The defaults are those of bursts.sql, which tests/api/test_one_answer.py compares with BurstDefinition."""
     widths, thresholds = [], []
     for path, node in code():
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
@@ -78,7 +78,8 @@ def test_a_burst_has_one_default_threshold_and_join() -> None:
 
 
 def test_bits_of_quality_have_names() -> None:
-    """In Python; in SQL the macro `believable` and bursts.sql have one each, which are held above."""
+    """This is about Python. In SQL the macro `believable` and bursts.sql each have one number, which the tests above
+    check."""
     bare = [
         path
         for path, node in code()

@@ -1,4 +1,4 @@
-"""What release/check wants of a tree before `make release` makes packages of it."""
+"""The conditions that release/check puts on a tree before `make release` makes packages of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def git(folder: Path, *words: str) -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A tree that is ready."""
+    """A tree that is ready for a release."""
     (tmp_path / "mburst").mkdir()
     (tmp_path / "mburst" / "__init__.py").write_text('__version__ = "0.2.0"\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.2.0 - 2026-11-24\n\n## 0.1.0 - 2026-10-01\n")
@@ -32,7 +32,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def check(tree: Path) -> list[str]:
-    """What it says."""
+    """Returns the output of release/check."""
     done = subprocess.run([sys.executable, ROOT / "release" / "check", tree], capture_output=True, text=True)
     assert done.returncode == bool(done.stderr) and not done.stdout
     return done.stderr.splitlines()
@@ -42,12 +42,12 @@ def test_a_tree_that_is_ready(tree: Path) -> None:
     assert check(tree) == []
 
 
-def test_what_is_not_committed(tree: Path) -> None:
+def test_a_tree_with_uncommitted_changes(tree: Path) -> None:
     (tree / "new").touch()
     assert check(tree) == ["release: git: changed or new files: 1 (commit or remove them)"]
 
 
-def test_a_tree_that_is_no_clone(tree: Path) -> None:
+def test_a_tree_that_is_not_a_clone(tree: Path) -> None:
     (tree / ".git").rename(tree / "elsewhere")
     [line] = check(tree)
     assert line.startswith("release: fatal: not a git repository") and line.endswith("(a release is made of a clone)")

@@ -1,4 +1,4 @@
-"""Which tests run where; that skips because of load are printed, and that many of them fail CI."""
+"""Which tests run where. Skips because of load are printed, and many of them fail CI."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_how_many_of_the_costly():
 
 
 def run(folder: Path, text: str, *options: str, **environment: str) -> tuple[int, str]:
-    """Exit code and output of a run of one file of tests."""
+    """Returns the exit code and output of a run of one file of tests."""
     (folder / "test_some.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\n")
     command = [
@@ -72,7 +72,7 @@ def run(folder: Path, text: str, *options: str, **environment: str) -> tuple[int
         folder,
     ]
     others = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CI", "HYPOTHESIS"))}
-    # Plugins that nothing here is about take longer to import than these tests to run.
+    # Plugins that these tests do not need take longer to import than the tests to run.
     others |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin,_hypothesis_pytestplugin"}
     everything = {**others, "PYTHONPATH": str(ROOT / "tests" / "lib"), **environment}
     done = subprocess.run(command, cwd=folder, env=everything, capture_output=True, text=True, timeout=120)
@@ -88,7 +88,7 @@ def run(folder: Path, text: str, *options: str, **environment: str) -> tuple[int
         (HANDFUL + 1, "", "0", 0),
     ],
 )
-def test_more_skips_for_load_than_a_handful_fail_ci(
+def test_more_than_a_handful_of_skips_for_load_fail_ci(
     tmp_path: Path, count: int, ci: str, workers: str, code: int
 ) -> None:
     returned, printed = run(tmp_path, SKIPPING.format(count=count, reason=LOAD), "-n", workers, CI=ci)
@@ -97,7 +97,7 @@ def test_more_skips_for_load_than_a_handful_fail_ci(
     assert printed.count(f"{LOAD}a hypervisor took 50 %") >= count  # each with its reason
 
 
-def test_other_skips_are_printed_and_fail_nothing(tmp_path: Path) -> None:
+def test_other_skips_are_printed_and_do_not_fail(tmp_path: Path) -> None:
     returned, printed = run(tmp_path, SKIPPING.format(count=9, reason="no room: "), CI="true")
     assert returned == 0
     assert "no room: a hypervisor took 50 %" in printed and "because of load" not in printed
@@ -105,14 +105,14 @@ def test_other_skips_are_printed_and_fail_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize(("ci", "code"), [("true", 1), ("", 0)])
-def test_what_is_left_in_the_tree_is_printed_and_fails_ci(tmp_path: Path, workers: str, ci: str, code: int) -> None:
+def test_files_left_in_the_tree_are_printed_and_fail_ci(tmp_path: Path, workers: str, ci: str, code: int) -> None:
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     (tmp_path / ".gitignore").write_text(".*\n__pycache__\n")
     returned, printed = run(tmp_path, WRITING, "-n", workers, CI=ci)
     assert returned == code and "1 passed" in printed, printed
     assert printed.count("?? 25%\n") == 1 and "left in the tree" in printed
     returned, printed = run(tmp_path, WRITING, "-n", workers, CI=ci)
-    assert returned == 0 and "left in the tree" not in printed  # it was there before
+    assert returned == 0 and "left in the tree" not in printed  # it existed before this run
     (tmp_path / ".git").rename(tmp_path / "elsewhere")
     assert differing(tmp_path) == set()
 
@@ -147,7 +147,7 @@ def test_a_test_is_marked_by_its_place_and_its_fixtures(
     assert selection.marks_of(name, test, fixtures) == marks
 
 
-def test_costs_are_of_files_that_are_there_and_decide_who_is_slow() -> None:
+def test_costs_name_existing_files_and_decide_which_are_slow() -> None:
     assert [name for name in selection.costs() if not (ROOT / "tests" / name).exists()] == []
     costliest = max(selection.costs(), key=selection.costs().__getitem__)
     assert "slow" in selection.marks_of(costliest, "", set())
@@ -157,7 +157,7 @@ def test_costs_are_of_files_that_are_there_and_decide_who_is_slow() -> None:
     ("name", "alone", "fast"),
     [("lab/test_demo.py", True, True), ("rack/test_netlab.py", True, False), ("analysis/test_new.py", False, True)],
 )
-def test_a_file_is_imported_where_a_test_of_it_can_be_wanted(
+def test_a_file_is_imported_if_one_of_its_tests_can_be_selected(
     name: str, alone: bool, fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selection, "costs", dict)
@@ -165,13 +165,14 @@ def test_a_file_is_imported_where_a_test_of_it_can_be_wanted(
 
 
 def test_every_test_is_run_once() -> None:
-    """`make test` runs `not alone`, then `alone`, where files are left out before they are imported."""
+    """`make test` runs `not alone`, then `alone`; files without selected tests are left out before they are
+    imported."""
     parts = [collected("-m", "alone"), collected("-m", "not alone")]
     assert not parts[0] & parts[1] and parts[0] | parts[1] == collected()
 
 
 def collected(*options: str) -> set[str]:
-    """The tests of the files that can have some that run alone."""
+    """Returns the tests of the files that can have tests that run alone."""
     files = [
         path for path in (ROOT / "tests").rglob("test_*.py") if selection.can_have(selection.name_of(path), "alone")
     ]

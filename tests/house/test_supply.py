@@ -1,4 +1,4 @@
-"""What mburst is built from and what it asks for: the lock of the tests, and the SBOM in the wheel."""
+"""What mburst is built from and what it depends on: the lock of the tests, and the SBOM in the wheel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def name_of(requirement: str) -> str:
 
 
 def asked(*extras: str) -> set[str]:
-    """The packages that extras ask for, by name, and by those of others that they name."""
+    """Returns the names of the packages that these extras require, directly or by other extras that they name."""
     found = set()
     for extra in extras:
         for requirement in PROJECT["project"]["optional-dependencies"][extra]:
@@ -38,7 +38,7 @@ def asked(*extras: str) -> set[str]:
 
 
 def locked(lock: str) -> set[str]:
-    """The packages of a lock, which names each with hashes and no registry."""
+    """Returns the packages of a lock, which names each with hashes and without a registry."""
     hashes = r"((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)"
     found = re.findall(r"^([\w.-]+)==(\S+)(?: ;[^\\]*)? \\\n" + hashes, lock, re.M)
     assert "".join(re.findall(r"^[\w.-]+==", lock, re.M)) == "".join(f"{name}==" for name, _, _ in found)
@@ -49,12 +49,12 @@ def locked(lock: str) -> set[str]:
 BUILDING = {name_of(text) for text in PROJECT["build-system"]["requires"]}
 
 
-def test_the_lock_has_all_that_is_asked_for_each_with_hashes_and_no_registry():
+def test_the_lock_has_all_required_packages_with_hashes_and_no_registry():
     wanted = asked("test") | {name_of(text) for text in PROJECT["project"]["dependencies"]}
     assert wanted | BUILDING <= locked(LOCK)
 
 
-def test_what_installs_them_is_locked_too():
+def test_the_installer_is_locked_too():
     assert locked((ROOT / ".ci" / "pip.lock").read_text()) == {"pip"}
 
 
@@ -63,7 +63,7 @@ def test_what_installs_them_is_locked_too():
     ("packages", "chosen"),
     [("", "/usr/bin/python3"), ("print('python3.11-venv')", "python3"), ("import sys; sys.exit('too old')", "python3")],
 )
-def test_environments_are_made_of_the_python_of_the_system_where_it_is_complete(
+def test_environments_use_the_python_of_the_system_if_it_is_complete(
     tmp_path: Path, packages: str, chosen: str
 ) -> None:
     shutil.copy(ROOT / ".ci" / "python", tmp_path)
@@ -72,7 +72,7 @@ def test_environments_are_made_of_the_python_of_the_system_where_it_is_complete(
     assert (done.stdout, done.stderr) == (f"{chosen}\n", "")
 
 
-def test_so_has_the_lock_of_what_builds_packages():
+def test_the_lock_of_the_build_tools_has_hashes_and_no_registry():
     wanted = re.findall(r"^[\w.-]+(?=>=)", (RELEASE / "requirements.in").read_text(), re.M)
     assert {name_of(name) for name in wanted} | BUILDING <= locked((RELEASE / "requirements.lock").read_text())
 
@@ -92,7 +92,7 @@ def test_the_lock_is_not_below_the_bounds(requirement):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built of a copy of what git has here, and what is new."""
+    """The wheel, built from a copy of the files that git tracks here, and of new files."""
     if not find_spec("setuptools") or not shutil.which("cc"):
         pytest.skip("needs setuptools and a compiler")
     folder = tmp_path_factory.mktemp("wheel")
@@ -126,7 +126,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_the_wheel_says_what_it_needs(wheel):
+def test_the_wheel_states_its_dependencies(wheel):
     with zipfile.ZipFile(wheel) as file:
         [name] = [name for name in file.namelist() if "/sboms/" in name]
         assert re.fullmatch(r"mburst-[\w.]+\.dist-info/sboms/mburst\.cdx\.json", name)
@@ -153,7 +153,7 @@ def test_the_wheel_says_what_it_needs(wheel):
 
 
 def linked(wheel: Path) -> set[str]:
-    """The libraries that the engine in a wheel asks for, but those of the C library."""
+    """Returns the libraries that the engine in a wheel needs, except those of the C library."""
     if not shutil.which("readelf"):
         pytest.skip("needs readelf")
     with zipfile.ZipFile(wheel) as file:
@@ -164,8 +164,9 @@ def linked(wheel: Path) -> set[str]:
     return set(re.findall(r"NEEDED.*\[(lib\w+)\.so", text)) - {"libc", "libm", "libpthread", "libdl"}
 
 
-def test_the_wheel_works_where_this_tree_is_not(wheel, tmp_path):
-    """All that the package reads is in it: SQL, pages, tables of vendors, the example of a configuration."""
+def test_the_wheel_works_without_this_tree(wheel, tmp_path):
+    """The wheel has all files that the package reads: SQL, pages, tables of vendors, and the example of a
+    configuration."""
     environment = tmp_path / "environment"
     venv.create(environment, with_pip=False)
     python = environment / "bin" / "python"
@@ -193,7 +194,7 @@ def test_the_wheel_works_where_this_tree_is_not(wheel, tmp_path):
     assert "tor1" in mburst("collect", ROOT / "examples/gnmi.yaml", "-o", "store", "--check")
 
 
-def test_an_audit_that_reaches_nothing_says_so(tmp_path):
+def test_an_audit_that_reaches_no_server_says_so(tmp_path):
     tool = tmp_path / "pip-audit"
     tool.write_text("#!/bin/sh\necho 'no route to host' >&2\nexit 1\n")
     tool.chmod(0o755)
@@ -213,7 +214,7 @@ def test_an_audit_that_reaches_nothing_says_so(tmp_path):
         ('{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "not found"}', 2, "not looked up"),
     ],
 )
-def test_an_audit_says_what_it_knows_and_what_not(tmp_path, answer, code, message):
+def test_an_audit_states_what_it_knows_and_what_it_does_not(tmp_path, answer, code, message):
     tool = tmp_path / "pip-audit"
     tool.write_text(f"#!/bin/sh\necho '{{\"dependencies\": [{answer}]}}'\n")
     tool.chmod(0o755)
