@@ -1,4 +1,4 @@
-"""The demo: whose files it touches, how its finds are compared with the truth, and that it ends well."""
+"""The demo: which files it touches, how its detected bursts are compared with the truth, and that it ends cleanly."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ CASE = DemoCase(4, tuple((n * 50 * MS + 300_000, n * 50 * MS + 3_700_000) for n 
 
 
 def bursts_of(case: DemoCase) -> list[dict[str, Any]]:
-    """What a detector with bins of 1 ms would say of a case."""
+    """Returns the bursts that a detector with bins of 1 ms would report of a case."""
     return [
         {"start_ns": first // MS * MS, "end_ns": -(-last // MS) * MS, "fan_in": 4, "direction": "in", "host": "cache"}
         for first, last in case.rounds
     ]
 
 
-def test_all_rounds_found() -> None:
+def test_all_incasts_are_detected() -> None:
     assert verdict(CASE, bursts_of(CASE)) == [
         "Detected 3 of 3 incasts, 0 other bursts.",
         "They start within 300 µs and end within 300 µs of the truth.",
@@ -50,7 +50,7 @@ def test_all_rounds_found() -> None:
     ]
 
 
-def test_what_is_missing_and_what_is_too_much_is_said() -> None:
+def test_missing_incasts_and_other_bursts_are_reported() -> None:
     bursts = bursts_of(CASE)
     bursts[0]["fan_in"] = 3
     bursts[1]["end_ns"] += 4 * MS
@@ -61,8 +61,8 @@ def test_what_is_missing_and_what_is_too_much_is_said() -> None:
     assert verdict(CASE, []) == ["Detected 0 of 3 incasts, 0 other bursts."]
 
 
-def test_what_the_machine_did_to_the_rounds_is_said() -> None:
-    """The last round takes 12 ms more than its bytes need, and is found as two bursts."""
+def test_the_effect_of_the_machine_on_rounds_is_reported() -> None:
+    """The last round takes 12 ms more than its bytes need, and is detected as two bursts."""
     first, last = CASE.rounds[2]
     case = replace(CASE, rounds=(*CASE.rounds[:2], (first, last + 12 * MS)), round_ns=3_400_000, stolen=0.031)
     like = bursts_of(CASE)[0]
@@ -78,8 +78,8 @@ def test_what_the_machine_did_to_the_rounds_is_said() -> None:
     assert verdict(calm, bursts_of(calm)) == verdict(CASE, bursts_of(CASE))
 
 
-def test_what_the_switch_saw_is_said_apart() -> None:
-    """Of its own samples, and never as bursts that the host recorded."""
+def test_bursts_in_samples_of_the_switch_are_reported_separately() -> None:
+    """They come from the switch's own samples, and never count as bursts that the host recorded."""
     case = replace(CASE, switch="tor")
     own = [burst | {"host": "tor", "direction": "out", "fan_in": 0} for burst in bursts_of(case)[1:]]
     other = own[0] | {"start_ns": 10**12, "end_ns": 10**12 + 5 * MS}
@@ -122,7 +122,7 @@ def test_a_demo_that_failed_can_be_repeated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("foreign", ["store/eth0", "truth.csv", "report/sub/deep.html", "made-by-mburst-demo.txt/x"])
-def test_files_of_others_stop_it_before_anything_is_touched(foreign: str, tmp_path: Path) -> None:
+def test_foreign_files_stop_the_demo_before_anything_is_touched(foreign: str, tmp_path: Path) -> None:
     if not foreign.startswith(MANIFEST):
         with own(tmp_path):
             write(tmp_path / "store" / "ours", "ours")
@@ -135,7 +135,7 @@ def test_files_of_others_stop_it_before_anything_is_touched(foreign: str, tmp_pa
 
 
 @pytest.mark.parametrize("is_store", [True, False])
-def test_a_store_or_a_file_is_no_place_for_it(
+def test_a_store_or_a_file_is_refused_as_the_folder_of_a_demo(
     is_store: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "mine"
@@ -159,7 +159,7 @@ def test_wrong_usage_touches_nothing(wrong: list[str], tmp_path: Path) -> None:
     assert (tmp_path / "store" / "ours").exists()
 
 
-def test_a_verb_that_fails_stops_it_with_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_verb_stops_the_demo_with_its_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
 
     def failing(words: list[str]) -> int:
@@ -172,7 +172,7 @@ def test_a_verb_that_fails_stops_it_with_its_code(tmp_path: Path, monkeypatch: p
 
 
 def check_what_it_leaves(printed: str, folder: Path) -> None:
-    """Every command that it names works, and its last line names the one page that there is."""
+    """Asserts that every command that the demo names works, and that its last line names the only page."""
     [page] = folder.rglob("*.html")
     assert printed.splitlines()[-1] == f"The report, to be opened in a browser: {page}"
     follow = [line.strip() for line in printed.split("Go on with:")[1].splitlines() if line.startswith("  mburst")]
@@ -184,7 +184,7 @@ def check_what_it_leaves(printed: str, folder: Path) -> None:
 
 
 def simulated(folder: Path, *words: str, before: tuple[str, ...] = ()) -> str:
-    """What a demo prints that finds what it simulated."""
+    """Returns the output of a demo that detected the bursts that it simulated."""
     command = [*before, *COMMAND, "-o", str(folder), *words]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert (done.returncode, beside_slow_disk(done.stderr)) == (0, "")
@@ -195,7 +195,8 @@ def simulated(folder: Path, *words: str, before: tuple[str, ...] = ()) -> str:
 
 
 def without_racks() -> tuple[str, ...]:
-    """What a command begins with that may not make namespaces: as a user, or as a root without the privilege."""
+    """Returns the beginning of a command that may not make namespaces: run as a user, or as a root without the
+    privilege."""
     if os.geteuid() == 0:
         if not shutil.which("setpriv"):
             pytest.skip("setpriv takes the privilege away, and is not installed")
@@ -203,8 +204,8 @@ def without_racks() -> tuple[str, ...]:
     return ()
 
 
-def test_where_there_can_be_no_rack_it_says_so_and_simulates_and_can_be_repeated(tmp_path: Path) -> None:
-    """The second time in the folder of the first, and asked for."""
+def test_without_a_rack_the_demo_says_so_simulates_and_can_be_repeated(tmp_path: Path) -> None:
+    """The second demo uses the folder of the first, and asks for a simulation."""
     folder = tmp_path / "a demo"
     why, empty, then = simulated(folder, before=without_racks()).splitlines()[:3]
     assert why.startswith("The case is simulated, because real packets are not possible here: ")
@@ -243,14 +244,15 @@ def live_demo(folder: Path) -> Ended:
 
 
 def every_answer_came(demo: Ended) -> None:
-    """What 40 senders send at once just fits the port's queue, unless the machine stands still meanwhile."""
+    """Asserts that all answers arrived: what 40 senders send at once just fits the port's queue, unless the machine
+    pauses meanwhile."""
     assert (demo.code, demo.err) == (0, "")
     truth = read_truth(demo.folder / "truth.csv")
     assert len(truth) == 13 and all(done.complete for done in truth)
 
 
 def test_real_packets(can_build: None, tmp_path: Path) -> None:
-    """The engine's own live recording of the rack, in the report and to the byte what the senders sent."""
+    """The live recording of the rack by the engine is in the report, and equals to the byte what the senders sent."""
     attempts = Attempts(*(lambda name=name: live_demo(tmp_path / name) for name in ("demo", "again")))
     demo = attempts.held(every_answer_came)
     assert not racks_of(demo.pid)
@@ -265,7 +267,7 @@ def test_real_packets(can_build: None, tmp_path: Path) -> None:
     backend = "ebpf" if not any(state["reason"] for state in sources(None) if state["name"] == "ebpf") else "afpacket"
     assert kept.fetchall() == [("in", backend, True, 0), ("out", backend, True, 0)]
     [(answered,)] = con.execute("SELECT sum(bytes) FROM sources WHERE source LIKE '198.18.1.%'").fetchall()
-    # And headers of Ethernet, IP and UDP.
+    # and headers of Ethernet, IP and UDP
     assert answered == sum(done.bytes_rx + 42 * done.dgrams_rx for done in read_truth(demo.folder / "truth.csv"))
     check_the_switch(demo.out, con)
     paths = con.execute("SELECT DISTINCT src, dst FROM probes ORDER BY ALL").fetchall()
@@ -274,7 +276,8 @@ def test_real_packets(can_build: None, tmp_path: Path) -> None:
 
 
 def check_the_switch(printed: str, con: Any) -> None:
-    """Its exporter's bins and depths stand beside the host's, and the demo says whether these agree."""
+    """Asserts that the bins and depths of the switch's exporter are stored with the host's, and that the demo says
+    whether these agree."""
     assert re.search(r"^# The switch took [\d,]+ samples, .+ more than 50 µs late; [\d,]+ are missing, ", printed, re.M)
     assert re.search(r"^Detected in the switch's own samples of its port: \d+ of 13 incasts", printed, re.M)
     kept = con.execute("SELECT rack, host, interface, direction, backend, bin_ns, complete FROM recordings "
@@ -288,7 +291,7 @@ def check_the_switch(printed: str, con: Any) -> None:
 
 @contextmanager
 def recording_demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A demo that is recording a rack, with a process group of its own as a shell would give it."""
+    """Starts a demo that records a rack, with a process group of its own as a shell would give it."""
     process = subprocess.Popen(
         [*COMMAND, "-o", str(folder)],
         stdout=subprocess.PIPE,
@@ -324,6 +327,6 @@ def test_whatever_ends_it_nothing_is_left_running(can_build: None, number: int, 
         .execute("SELECT packets, complete FROM recordings WHERE direction = 'in'")
         .fetchall()
     )
-    assert packets > 0 and complete  # what was recorded is kept
-    with own(tmp_path):  # and the next demo finds its folder as its own
+    assert packets > 0 and complete  # the recording is kept
+    with own(tmp_path):  # and the next demo takes its folder as its own
         assert not (tmp_path / "store").exists()

@@ -1,4 +1,4 @@
-"""The sample capture of the repository is what its script makes, and small."""
+"""The sample capture of the repository equals the output of its script, and is small."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ FILES = sorted(path.name for path in SAMPLE.folder.iterdir() if path.suffix in (
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a file, decompressed: compressors of two releases may write one content in two ways."""
+    """Returns the bytes of a file, decompressed: two releases of a compressor may write the same content
+    differently."""
     if path.suffix == ".zst":
         with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as stream:
             return stream.read()
@@ -39,6 +40,6 @@ def test_the_script_makes_it_byte_for_byte(name: str, made: Path) -> None:
     assert content(made / name) == content(SAMPLE.folder / name), "run examples/cache-server/make.py"
 
 
-def test_what_is_not_text_is_small() -> None:
+def test_binary_files_are_small() -> None:
     for path in (ROOT / "examples").rglob("*"):
         assert not path.is_file() or path.stat().st_size < 200_000, path

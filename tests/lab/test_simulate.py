@@ -1,4 +1,4 @@
-"""The simulated case: the port against a slow model of it, frames against scapy's own, truth against the capture."""
+"""The simulated case: the port against a slow model of it, frames against scapy, and the truth against the capture."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ arrivals = st.lists(st.tuples(st.integers(0, 120), st.integers(14, 300)), min_si
 
 
 def in_order(gaps: list[tuple[int, int]], unit_ps: int = 1) -> tuple[Any, Any]:
-    """Arrival times and lengths from (gap, length)."""
+    """Returns arrival times and lengths for pairs of (gap, length)."""
     times = list(itertools.accumulate(gap * unit_ps for gap, _ in gaps))
     return np.array(times, np.int64), np.array([length for _, length in gaps], np.int64)
 
 
 def byte_by_byte(frames: list[tuple[int, int]], buffer_bytes: int) -> tuple[list[int | None], list[int]]:
-    """A port that moves one byte a tick. The tick in which each frame's transmission ends, and bytes held each tick."""
+    """A model of a port that moves one byte a tick. Returns the tick in which the transmission of each frame ends, and
+    the bytes held in each tick."""
     ends: list[int | None] = [None] * len(frames)
     queue: list[list[int]] = []  # [frame, bytes still to send on the line]
     levels = []
@@ -102,7 +103,7 @@ def test_a_frame_is_dropped_whole_when_too_little_room_is_left_and_room_comes_ba
     assert port.offer(1538 * 8000, 60) == (1538 + 1510) * 8000
 
 
-def test_what_was_dropped_comes_again_after_doubling_timeouts() -> None:
+def test_dropped_frames_are_sent_again_after_doubling_timeouts() -> None:
     at, length = np.zeros(3, np.int64), np.full(3, 1000)
     passage = carry(DropTailPort(10**9, 1000), at, length, again=lambda frame: frame == 2, rto_ps=100)
     assert passage.frame.tolist()[:5] == [0, 1, 2, 2, 2]
@@ -131,7 +132,7 @@ def written(case: SimulatedCase, tmp_path_factory: pytest.TempPathFactory) -> di
 
 
 def read_pcap(path: Path) -> tuple[int, list[tuple[int, int, bytes]]]:
-    """Snap length, and (stamp in ns, length, captured bytes) of every record."""
+    """Returns the snap length, and (stamp in ns, length, captured bytes) of every record."""
     data = path.read_bytes()
     magic, _, _, _, _, snaplen, linktype = struct.unpack_from("<IHHiIII", data)
     assert (magic, linktype) == (0xA1B23C4D, 1)
@@ -144,7 +145,7 @@ def read_pcap(path: Path) -> tuple[int, list[tuple[int, int, bytes]]]:
     return snaplen, records
 
 
-def test_the_file_holds_the_frames_that_the_case_tells_of(case: SimulatedCase, written: dict[str, Path]) -> None:
+def test_the_file_holds_the_frames_of_the_case(case: SimulatedCase, written: dict[str, Path]) -> None:
     snaplen, records = read_pcap(written["cache"])
     assert snaplen == (case.scenario.snaplen or 262_144)
     lines = list(zip(case.frames["ts_ns"].tolist(), case.frames["length"].tolist(), strict=True))
@@ -152,8 +153,8 @@ def test_the_file_holds_the_frames_that_the_case_tells_of(case: SimulatedCase, w
     assert all(len(data) == min(length, snaplen) for _, length, data in records)
 
 
-def test_frames_are_what_scapy_makes_of_their_fields(case: SimulatedCase) -> None:
-    """Parsed, their checksums deleted, and built again by scapy, frames are the same to the byte."""
+def test_scapy_builds_the_same_frames_from_their_fields(case: SimulatedCase) -> None:
+    """Frames that scapy parses and builds again, after their checksums were deleted, are the same to the byte."""
     from scapy.layers.inet import IP, TCP, UDP
     from scapy.layers.inet6 import IPv6
     from scapy.layers.l2 import Dot1Q, Ether
@@ -206,7 +207,7 @@ def test_line_rate_is_never_exceeded_in_either_direction(case: SimulatedCase) ->
         assert np.all(np.diff(frames["ts_ns"]) >= busy - 1 - case.scenario.stamp_jitter_ns)
 
 
-def test_truth_is_what_the_capture_holds(case: SimulatedCase, written: dict[str, Path]) -> None:
+def test_truth_matches_the_capture(case: SimulatedCase, written: dict[str, Path]) -> None:
     scenario = case.scenario
     rows = list(csv.DictReader(written["truth"].open()))
     assert len(rows) == scenario.rounds
@@ -226,7 +227,7 @@ def test_truth_is_what_the_capture_holds(case: SimulatedCase, written: dict[str,
             assert int(row["dgrams_rx"]) + int(row["dropped"]) == int(row["dgrams_expected"])
 
 
-def test_probes_tell_the_delay_that_the_queue_gave_them(case: SimulatedCase, written: dict[str, Path]) -> None:
+def test_stamps_of_probes_have_the_delay_of_the_queue(case: SimulatedCase, written: dict[str, Path]) -> None:
     rows = list(csv.DictReader(written["probes"].open()))
     stamps = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
     heard = {int(f["index"]): int(f["ts_ns"]) for f in case.frames if f["kind"] == FrameKind.PROBE}
@@ -247,11 +248,12 @@ def test_probes_tell_the_delay_that_the_queue_gave_them(case: SimulatedCase, wri
 
 
 def test_probe_delay_is_queue_ahead_over_line_rate() -> None:
-    """What a probe waits is bounded by the watermark of the window in which it came, and gets near the largest."""
+    """The delay of a probe is bounded by the watermark of the window in which it came, and the largest delay is near
+    the largest watermark."""
     case = simulate(Scenario(**SMALL | {"background": 0.0, "probe_rate": 20_000.0}))
     probes, queue = case.probes, case.queues["1ms"]
     delay = probes["remote_rx_ns"] - probes["tx_ns"]
-    still = delay.min()  # flight and hops of a probe that met nobody
+    still = delay.min()  # flight and hops of a probe that met no other frame
     window = np.searchsorted(queue["window_start_ns"], probes["tx_ns"] + 3000, side="right") - 1
     drain_ns = queue["max_bytes"][window] * 8 * (130 / 106)  # at 1 Gb/s, with the overhead of the smallest frames
     assert np.all(delay - still <= drain_ns + 1000)
@@ -295,7 +297,7 @@ def test_stamps_run_backwards_only_when_asked_and_within_bounds() -> None:
     assert np.all(np.diff(straight) >= 0)
 
 
-def test_the_default_case_is_that_of_the_reference() -> None:
+def test_the_default_case_matches_the_reference() -> None:
     case = simulate(Scenario())
     assert case.dropped == 0
     assert np.all(case.rounds["senders_complete"] == 40)
@@ -339,12 +341,12 @@ def test_tshark_finds_nothing_wrong(variant: str, tmp_path: Path) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_numbers_of_no_rack_are_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_numbers_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         Scenario(**wrong)
 
 
-def test_without_scapy_one_line_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_scapy_one_line_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("scapy.layers.inet", "scapy.layers.inet6", "scapy.layers.l2", "scapy.packet"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MburstError) as caught:

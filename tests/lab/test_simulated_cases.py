@@ -1,4 +1,4 @@
-"""Simulated cases from file to bursts: what the store says of them against what was simulated, to the byte."""
+"""Simulated cases from file to bursts: the store matches the simulation to the byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mburst.sql import StoreFolder
 
 G = 10**9
 US = 1000
-# Scenario, and the width in which its rounds are to be found: some thirty to a round.
+# Scenario, and the width of bins in which its rounds should be detected: some thirty bins to a round.
 CASES: dict[str, tuple[dict[str, Any], int]] = {
     "1G": ({}, 1000 * US),
     "ipv6, vlan, routed, snap length 64": ({"ip_version": 6, "vlan": 7, "routed": True, "snaplen": 64}, 1000 * US),
@@ -52,7 +52,7 @@ def recorded(
 
 
 def lanes(case: SimulatedCase, store: Path) -> list[tuple[str, int, Any]]:
-    """Run, width of its bins and simulated frames of every direction that was recorded."""
+    """Returns the recording, the width of its bins and the simulated frames of every direction that was recorded."""
     with StoreFolder.open(store).connect() as connection:
         runs = connection.execute(
             "SELECT recording_id, bin_ns, direction FROM recordings ORDER BY direction"
@@ -62,7 +62,7 @@ def lanes(case: SimulatedCase, store: Path) -> list[tuple[str, int, Any]]:
     return [(run, width, sides[direction]) for run, width, direction in runs]
 
 
-def test_bins_are_the_simulated_frames(recorded: tuple[SimulatedCase, int, Path]) -> None:
+def test_bins_count_the_simulated_frames(recorded: tuple[SimulatedCase, int, Path]) -> None:
     case, _, store = recorded
     for run, width, frames in lanes(case, store):
         begins, of_bin = np.unique(frames["ts_ns"] // width * width, return_inverse=True)
@@ -79,7 +79,7 @@ def test_bins_are_the_simulated_frames(recorded: tuple[SimulatedCase, int, Path]
             assert np.array_equal(found[name], expected.astype(np.int64)), name
 
 
-def test_sources_are_the_simulated_hosts(recorded: tuple[SimulatedCase, int, Path]) -> None:
+def test_senders_are_the_simulated_hosts(recorded: tuple[SimulatedCase, int, Path]) -> None:
     case, _, store = recorded
     for run, _, frames in lanes(case, store):
         expected: dict[str, int] = {}
@@ -93,7 +93,9 @@ def test_sources_are_the_simulated_hosts(recorded: tuple[SimulatedCase, int, Pat
             assert {source: int(total) for source, total in found.fetchall()} == expected
 
 
-def test_rounds_are_the_bursts(recorded: tuple[SimulatedCase, int, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bursts_are_the_simulated_rounds(
+    recorded: tuple[SimulatedCase, int, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     case, width, store = recorded
     us = width // US
     words = ["--bin", f"{us}us", "--threshold", "0.8", "--join", f"{5 * us}us", "--min-duration", f"{2 * us}us"]
@@ -102,14 +104,14 @@ def test_rounds_are_the_bursts(recorded: tuple[SimulatedCase, int, Path], capsys
     bursts = [burst for burst in json.loads(capsys.readouterr().out) if burst["direction"] == "in"]
     assert len(bursts) == len(case.rounds)
     for burst, row in zip(bursts, case.rounds, strict=True):
-        # Bins that are too empty to be hot at either end; and background that queues behind the answers.
+        # Bins at either end may be too empty to be hot; and background queues behind the answers.
         assert -width <= burst["start_ns"] - row["t_first_ns"] <= 2 * width + case.scenario.stamp_jitter_ns
         assert abs(burst["end_ns"] - row["t_last_ns"]) <= 3 * width
         if not row["dropped"]:
             assert 38 <= burst["fan_in"] <= 40
 
 
-def test_retransmits_are_the_segments_that_went_back(tmp_path: Path) -> None:
+def test_retransmits_are_the_segments_with_repeated_sequence_numbers(tmp_path: Path) -> None:
     case = simulate(
         Scenario(rounds=2, protocol="tcp", buffer_bytes=3_000_000, period_ns=G, probe_rate=100, background=0)
     )

@@ -1,5 +1,5 @@
-"""A reading of a rack's files in numpy, as they are: no rule of mburst (bursts, latency, windows) is applied here. The
-capture is tcpdump's; probes and queue depths are what mburst's own verbs measured, and are held to it."""
+"""Reads a rack's files into numpy without any rule of mburst (bursts, latency, windows). The capture is tcpdump's;
+probes and queue depths were measured by mburst's own verbs, and are compared with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from mburst.lab.rack import RecordedExperiment
 
 RECORD = struct.Struct("<IIII")
-BY_GNMI, BY_OTLP = "max-since-last", "gauge"  # how the switch's depths come: of each millisecond in which it changed
+BY_GNMI, BY_OTLP = "max-since-last", "gauge"  # of depths: on change, and each millisecond
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def address(text: str) -> int:
 
 
 def utilization(frames: Frames, bin_ns: int, link_bps: int) -> tuple[int, np.ndarray]:
-    """(start of the first bin, share of line rate in each bin) over the capture."""
+    """Returns (start of the first bin, share of line rate in each bin) over the capture."""
     place = frames.ts_ns // bin_ns
     wire = np.maximum(frames.length, 60) + 24
     share = np.bincount(place - place[0], weights=wire) * 8e9 / (bin_ns * link_bps)
@@ -60,7 +60,8 @@ def utilization(frames: Frames, bin_ns: int, link_bps: int) -> tuple[int, np.nda
 
 
 def bursts(frames: Frames, link_bps: int, threshold: float = 0.5) -> list[tuple[int, int]]:
-    """(start, end) in ns of runs of 1 ms bins at or above the threshold, joined over 5 ms, of 3 ms or more."""
+    """Returns (start, end) in ns of runs of 1 ms bins at or above the threshold, joined over 5 ms, that last 3 ms or
+    more."""
     ms = 1_000_000
     start, share = utilization(frames, ms, link_bps)
     found: list[list[int]] = []
@@ -73,20 +74,20 @@ def bursts(frames: Frames, link_bps: int, threshold: float = 0.5) -> list[tuple[
 
 
 def stored(store: Path, table: str) -> pa.Table:
-    """The rows of a store in which all is sealed: its Parquet files as they are."""
+    """Returns the rows of a store in which all is sealed, directly from its Parquet files."""
     assert not list((store / "hot" / table).glob("*")), "a writer has not ended"
     return pa.concat_tables(pq.ParquetFile(file).read() for file in sorted((store / table).rglob("*.parquet")))
 
 
 def columns_of(rows: pa.Table, *names: str) -> list[np.ndarray]:
-    """Columns as integers; NULL is -1."""
+    """Returns columns as integers; NULL is -1."""
     return [rows.column(name).cast(pa.int64()).fill_null(-1).to_numpy() for name in names]
 
 
 @dataclass(frozen=True)
 class Probes:
-    """The probes of one kind of a recorded experiment: to the cache server while rounds ran, the same before them, and
-    to its second interface while they ran."""
+    """The probes of a recorded experiment, by kind: to the cache server while rounds ran, to the cache server before
+    the rounds, and to its second interface while they ran."""
 
     busy: pa.Table
     quiet: pa.Table
@@ -104,7 +105,7 @@ def probes_of(recording: RecordedExperiment) -> Probes:
 
 
 def depths_of(store: Path, device: str = "tor", semantics: str = BY_GNMI) -> list[np.ndarray]:
-    """(start, end, largest depth) of each window in which the depth of a queue was reported, by time."""
+    """Returns (start, end, largest depth) of each window in which the depth of a queue was reported, by time."""
     rows = stored(store, "queues").sort_by("ts_ns")
     found = columns_of(rows, "window_start_ns", "ts_ns", "max_bytes")
     chosen = found[2] >= 0
@@ -114,7 +115,7 @@ def depths_of(store: Path, device: str = "tor", semantics: str = BY_GNMI) -> lis
 
 
 def one_way(probes: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """(departure, delay to the other host) in ns of the probes that arrived, by kernel stamps of one clock."""
+    """Returns (departure, delay to the other host) in ns of the probes that arrived, by kernel stamps of one clock."""
     tx_ns, remote_rx_ns, lost = columns_of(probes, "tx_ns", "remote_rx_ns", "lost")
     arrived = (lost == 0) & (remote_rx_ns > 0)
     return tx_ns[arrived], (remote_rx_ns - tx_ns)[arrived]

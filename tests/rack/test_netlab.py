@@ -1,4 +1,4 @@
-"""The rack in a box: it stands, it says what is missing, and it leaves nothing behind however it ends."""
+"""The rack of namespaces: it is built, it reports what is missing, and it leaves nothing behind however it ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ time.sleep(600)
 
 
 def host_links() -> set[str]:
-    """Links of the host that are called as a rack calls its own: other tests may make others meanwhile."""
+    """Returns the links of the host whose names are those of a rack's own links: other tests may make other links
+    meanwhile."""
     return {name for name in os.listdir("/sys/class/net") if name == "br0" or name.startswith("p-")}
 
 
@@ -48,7 +49,7 @@ def children() -> set[str]:
 
 
 def runs(pid: int) -> bool:
-    """Is the process there, and not merely waiting for its parent to hear of its end?"""
+    """Returns whether the process runs, and is not merely a zombie whose parent has not read its exit code."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -64,7 +65,7 @@ def wait_gone(rack: str, seconds: float = 30) -> None:
 
 @pytest.fixture
 def owner(can_build: None):
-    """Starts processes that own a rack: (process, name of the rack, process id of its janitor)."""
+    """Starts processes that own a rack; returns (process, name of the rack, process id of its janitor)."""
     started = []
 
     def start() -> tuple[subprocess.Popen[str], str, int]:
@@ -111,13 +112,13 @@ def test_an_exception_tears_down(can_build):
 def test_a_signal_to_the_owner_tears_down(owner, number):
     process, name, _ = owner()
     inside = namespaces.processes_in(namespaces.namespaces_of(name))
-    assert inside  # the sleep that it started there
+    assert inside  # the sleep that the owner started there
     process.send_signal(number)
     wait_gone(name)
     assert not any(runs(pid) for pid in inside)
 
 
-def test_the_next_rack_removes_what_a_killed_one_left_and_spares_the_living(owner):
+def test_the_next_rack_removes_the_rest_of_killed_racks_and_spares_live_ones(owner):
     process, dead, janitor = owner()
     _, living, _ = owner()
     os.kill(janitor, signal.SIGKILL)
@@ -136,7 +137,7 @@ def test_the_time_limit_removes_a_rack_whose_owner_hangs(can_build):
         wait_gone(rack.plan.name)
 
 
-def test_a_given_away_process_id_does_not_save_a_dead_rack(tmp_path, monkeypatch):
+def test_a_reused_process_id_does_not_save_a_dead_rack(tmp_path, monkeypatch):
     monkeypatch.setattr(namespaces, "FOLDER", tmp_path)
     mine = namespaces.rack_name(0)
     reused = f"mb-{os.getpid()}-1-0"
@@ -145,13 +146,13 @@ def test_a_given_away_process_id_does_not_save_a_dead_rack(tmp_path, monkeypatch
     assert namespaces.dead_racks() == sorted([reused, "mb-4194304-1f-0"])
 
 
-def test_without_root_it_says_so(monkeypatch):
+def test_without_root_the_error_says_so(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(RackUnavailable, match="needs root"):
         Rack(8)
 
 
-def test_without_iproute2_it_says_what_to_install(monkeypatch):
+def test_without_iproute2_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda tool: None if tool == "tc" else f"/sbin/{tool}")
     with pytest.raises(RackUnavailable, match="needs tc") as failure:
@@ -159,14 +160,14 @@ def test_without_iproute2_it_says_what_to_install(monkeypatch):
     assert failure.value.hint == "apt install iproute2"
 
 
-def test_what_the_kernel_lacks_is_one_line(can_build):
+def test_a_missing_feature_of_the_kernel_is_one_line(can_build):
     with pytest.raises(RackUnavailable, match=r"cannot build the rack: ip: .*Unknown device type") as failure:
         namespaces.run_batch(["ip"], ["link add x type nosuchkind"], "modprobe it")
     assert "\n" not in str(failure.value) and failure.value.hint == "modprobe it"
 
 
 @pytest.mark.parametrize("options", [{"senders": 7}, {"senders": 121}, {"link": "fast"}, {"train": 6}])
-def test_nonsense_is_refused(options, can_build):
+def test_invalid_arguments_are_refused(options, can_build):
     with pytest.raises(UsageError):
         Rack(**options)
 
@@ -177,23 +178,23 @@ def test_addresses_are_unique():
     assert max(len(nic.port) for nic in nics) <= 15  # IFNAMSIZ
 
 
-def test_a_processor_in_the_kernels_format():
+def test_a_processor_mask_has_the_kernels_format():
     masks = {0: "1", 1: "2", 31: "80000000", 32: "1,00000000", 69: "20,00000000,00000000"}
     assert {cpu: _cpu_mask(cpu) for cpu in masks} == masks
 
 
 @pytest.mark.parametrize(("cost_us", "link_bps", "train"), [(1, 10**9, 1), (13, 10**9, 5), (13, 10**8, 1)])
-def test_trains_leave_only_where_timers_are_slow(monkeypatch, cost_us, link_bps, train):
+def test_trains_are_sent_only_where_timers_are_slow(monkeypatch, cost_us, link_bps, train):
     monkeypatch.setattr(timers, "timer_cost_s", lambda: cost_us / 1e6)
     assert timers.train_for(link_bps) == train
 
 
-def test_setting_a_timer_costs_something():
+def test_the_cost_of_a_timer_is_more_than_0():
     assert 1e-8 < timers.timer_cost_s(20) < 1e-2
 
 
 class OldKernelSocket:
-    """A UDP socket that refuses segmentation, as before Linux 6.11 without checksum offload."""
+    """A UDP socket that refuses segmentation, as kernels before Linux 6.11 do without checksum offload."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -234,7 +235,7 @@ def test_a_program_ends_at_its_time_limit(can_build):
             list(role.results())
 
 
-def test_a_verb_that_fails_is_one_line_with_what_it_said(can_build, tmp_path):
+def test_a_failing_verb_is_one_line_with_its_message(can_build, tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "of-others").touch()
     with Rack(8) as rack:
@@ -245,13 +246,13 @@ def test_a_verb_that_fails_is_one_line_with_what_it_said(can_build, tmp_path):
         ending = Verb("api", ["reflect", "--duration", "1ms"], lambda output: "reflecting" in output)
         gone = Verb("api", ["sql", str(tmp_path / "store")], lambda output: bool(output))
         with running(rack, [ending], ExperimentObserver()):
-            pass  # that it has ended by itself is no failure
+            pass  # a verb that has already ended is no failure
         ends = pytest.raises(RackFailed, match=r"rack: mburst sql ended with exit code -?\d+: mburst: ")
         with ends, running(rack, [gone], ExperimentObserver()):
             pass
 
 
-def test_rounds_of_120_senders_are_written_as_the_recorded_case_is(can_build, tmp_path):
+def test_rounds_of_120_senders_are_written_like_the_recorded_case(can_build, tmp_path):
     truth = tmp_path / "truth.csv"
     with Rack(120, limit_bytes=AMPLE) as rack:
         rounds = rack.run_rounds(2, truth=truth)
@@ -262,12 +263,12 @@ def test_rounds_of_120_senders_are_written_as_the_recorded_case_is(can_build, tm
     assert all(done.complete for done in read_truth(recorded))
 
 
-def test_what_a_full_queue_drops_is_counted_to_the_packet(can_build, tmp_path):
-    """By what senders and receiver wrote down, by `tc -s`, and by what the switch agent reported."""
+def test_drops_of_a_full_queue_are_counted_to_the_packet(can_build, tmp_path):
+    """The counts of the senders and the receiver, of `tc -s` and of the switch agent agree."""
     with Rack(8, "100mbit", limit_bytes=100_000, train=1) as rack:
         with measured(rack, tmp_path / "store"):
             rounds = rack.run_rounds(2, bytes_per_sender=50_000, truth=tmp_path / "truth.csv")
-            time.sleep(0.5)  # of the switch's counters
+            time.sleep(0.5)  # until the switch has sent its counters
         sent = sum(units for units, _ in rack.sent.values())
         counted = rack.queue_counters()
     missing = sent - sum(done.dgrams_rx for done in rounds)

@@ -1,4 +1,4 @@
-"""`mburst canary` on a rack: quiet, with offloads, and beside bursts of others."""
+"""`mburst canary` on a rack: quiet, with offloads, and together with bursts of others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALL, LARGE = 3_000, 60_000  # 24 and 480 µs at 1 Gb/s; a bin is 100 µs
 
 @dataclass(frozen=True)
 class Cell:
-    """What became of the bursts of one size."""
+    """The results for the bursts of one size."""
 
     sent: int
     counted: int
@@ -118,7 +118,7 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[dict[int, Cell]], None]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_a_recorder_sees_of_canary_bursts(
+def test_the_canary_bursts_that_a_recorder_detects(
     case: str, can_build: None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     how, check = CASES[case]
@@ -132,11 +132,11 @@ def test_what_a_recorder_sees_of_canary_bursts(
 
 @dataclass(frozen=True)
 class Behind:
-    """What a recorder saw behind an interface that holds frames."""
+    """The results of a recorder behind an interface that holds frames."""
 
     cells: dict[int, Cell]
     nic: Coalesced
-    edges: list[tuple[int, int]]  # of the large bursts: how far off begin and end are, ns
+    edges: list[tuple[int, int]]  # errors of begin and end of the large bursts in ns
 
 
 def measure_behind(folder: Path, hold_us: int) -> Behind:
@@ -155,15 +155,15 @@ HOLD_US = 250
 
 
 def held_frames_move_edges_and_hide_no_burst(found: Behind) -> None:
-    """40 frames of a large burst come in two or three interrupts, each of which fills bins above the line rate."""
+    """The 40 frames of a large burst come in two or three interrupts, each of which fills bins above the line rate."""
     the_large_is_detected_and_the_small_is_not(found.cells)
     assert found.nic.frames > 5 * found.nic.interrupts and found.nic.most >= HOLD_US // 13, found.nic
     for edge in zip(*found.edges, strict=True):
-        assert np.median(np.abs(edge)) <= (HOLD_US + 200) * 1000, edge  # the machine itself may stop for longer
+        assert np.median(np.abs(edge)) <= (HOLD_US + 200) * 1000, edge  # the machine itself may pause for longer
 
 
 def test_behind_an_interface_that_coalesces(can_build: None, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The limit of detection is measured with what the interface does to arrival times, not computed without it."""
+    """The measured detection limit includes the interface's effect on arrival times; a computed limit would not."""
 
     def once() -> Behind:
         return measure_behind(tmp_path_factory.mktemp("canary") / "s", HOLD_US)
@@ -172,8 +172,8 @@ def test_behind_an_interface_that_coalesces(can_build: None, tmp_path_factory: p
     hold(held_frames_move_edges_and_hide_no_burst, attempts.that_holds(held_frames_move_edges_and_hide_no_burst))
 
 
-def test_bursts_that_the_recorder_never_got(can_build: None, tmp_path: Path) -> None:
-    """They went to the API host itself: the cache recorded others, and no curve comes of it."""
+def test_bursts_that_never_reached_the_recorder(can_build: None, tmp_path: Path) -> None:
+    """The bursts went to the API host itself. The cache recorded other packets, from which no curve is made."""
     record = recording(tmp_path / "s", ["--link", "1G", "--direction", "in"])
     with Rack(8) as rack, running(rack, [record], ExperimentObserver()):
         rack.run_rounds(2, bytes_per_sender=20_000)

@@ -1,4 +1,4 @@
-"""The rack as `mburst investigate` sees it: real packets, a real queue, real probes, and a cause that is known."""
+"""`mburst investigate` on the rack: real packets, a real queue, real probes, and a known cause."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ WANTED = {"busy": "bursts", "second": "none", "quiet": "none"}
 
 
 def one_way(recording: RecordedExperiment, which: str) -> Path:
-    """The probes with no stamps but the kernel's on the way out: processes on a busy machine do stall, and a verdict
-    that says so would be right."""
+    """Writes the probes with only the kernel's stamps of the way out: processes on a busy machine do stall, and a
+    verdict that reports this would be right."""
     kept = recording.truth.with_name(f"{which}.csv")
     rows = getattr(probes_of(recording), which).select(["seq", "src", "dst", "tx_ns", "remote_rx_ns", "lost"])
     write_csv(rows.set_column(5, "lost", rows.column("lost").cast("int8")), kept)
@@ -29,7 +29,7 @@ def one_way(recording: RecordedExperiment, which: str) -> Path:
 
 
 def depths(recording: RecordedExperiment) -> Path:
-    """What the switch reported of its queue."""
+    """Writes the depths that the switch reported of its queue."""
     kept, rows = recording.truth.with_name("queues.csv"), stored(recording.store, "queues").sort_by("ts_ns")
     rows = rows.filter(pc.equal(rows.column("semantics"), BY_GNMI))
     rows = rows.filter(rows.column("max_bytes").is_valid())
@@ -39,8 +39,8 @@ def depths(recording: RecordedExperiment) -> Path:
 
 
 def investigated(recording: RecordedExperiment, probes: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The answer about one file of probes, from the capture and the switch's windows. Rounds are 300 ms apart: a pause
-    of some milliseconds, in which the machine that plays all hosts stood still, ends none."""
+    """Returns the answer about one file of probes, from the capture and the switch's windows. Rounds are 300 ms apart:
+    a pause of some milliseconds of the machine, which plays all hosts, does not end one."""
     capsys.readouterr()
     words = ["investigate", str(recording.capture), "--link", str(recording.link_bps), "--host", "cache", "--probes",
              str(one_way(recording, probes)), "--queues", str(depths(recording)), "--join", "5ms",
@@ -51,12 +51,12 @@ def investigated(recording: RecordedExperiment, probes: str, capsys: pytest.Capt
 
 
 def check(recording: RecordedExperiment, probes: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The answer, when it is the true one."""
+    """Returns the answer if it is the true one."""
     answer = investigated(recording, probes, capsys)
     assert answer["cause"] == WANTED[probes], answer["summary"]
     if probes == "busy":
         evidence, whose = answer["evidence"], answer["fan_in"][0]
-        # At 100 Mb/s a sender's answer is so small that the probes count as another one.
+        # At 100 Mb/s the answer of a sender is so small that the probes count as another sender.
         assert whose["fan_in"] in (SENDERS, SENDERS + 1) and whose["port"] == 9000
         assert len(whose["senders"]) in (SENDERS, SENDERS + 1)
         assert evidence["shares"]["bursts"]["value"] > 0.9 and evidence["excess_share"] > 0.9
@@ -77,10 +77,11 @@ def test_the_cause_on_the_rack(
     recorded_rack.held(is_found)
 
 
-def test_the_cause_by_the_switch_alone(
+def test_the_cause_by_samples_of_the_switch_alone(
     recorded_rack: Attempts[RecordedExperiment], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the switch exported of its port by OTLP, and the probes: nobody recorded a host."""
+    """The investigation has the probes and the OTLP samples that the switch exported of its port; no host was
+    recorded."""
 
     def is_found(recording: RecordedExperiment) -> None:
         capsys.readouterr()

@@ -1,8 +1,5 @@
-"""What a rack's network does, measured from outside by kernel stamps: the bounds that hold on a busy machine.
-
-Everything that load can spoil is measured again at 100 Mb/s, as calm.py has it; what must be exact is exact in the
-first measurement in which nothing was lost.
-"""
+"""A rack's network, measured from outside by kernel stamps: the bounds that hold on a busy machine. Measurements that
+load can spoil are repeated at 100 Mb/s (see calm.py). Exact values are exact in the first measurement without loss."""
 
 from __future__ import annotations
 
@@ -85,7 +82,7 @@ def bursts_last_as_long_as_the_queue_drains(m: Measurement) -> None:
 
 
 def no_bin_is_over_line_rate(m: Measurement) -> None:
-    """In bins of as many frames as a millisecond has at 1 Gb/s: no bin is finer than a frame."""
+    """A bin is as wide as the frames of 1 ms at 1 Gb/s take, so that no bin is finer than a frame."""
     largest = utilization(m.frames, 10**15 // m.link_bps, m.link_bps)[1].max()
     assert 0.9 <= largest <= 1.06
 
@@ -138,18 +135,18 @@ def all_bounds(recording: RecordedExperiment) -> None:
 
 @pytest.fixture(scope="module")
 def bounded(recorded_rack: Attempts[RecordedExperiment]) -> Taken[RecordedExperiment]:
-    """What to hold against the bounds."""
+    """The measurement to compare with the bounds."""
     return recorded_rack.that_holds(all_bounds)
 
 
 def every_answer_came(recording: RecordedExperiment) -> None:
-    """A round just fits the port's queue, unless the machine stands still meanwhile."""
+    """Asserts that all answers arrived: a round just fits the port's queue, unless the machine pauses meanwhile."""
     assert all(done.complete and done.senders_seen == SENDERS for done in recording.rounds)
 
 
 @pytest.fixture(scope="module")
 def first(recorded_rack: Attempts[RecordedExperiment]) -> Measurement:
-    """The first recording in which nothing was lost."""
+    """The first recording without loss."""
     return measured_from(recorded_rack.held(every_answer_came))
 
 
@@ -180,8 +177,9 @@ def test_every_probe_is_answered_and_stamped(first):
             assert (earlier <= later).all()
 
 
-def test_probes_arrived_when_the_capture_has_them(first):
-    """tcpdump's stamps of the frames from the API host, against those that the reflector reported in its answers."""
+def test_stamps_of_arriving_probes_agree_with_the_capture(first):
+    """tcpdump's stamps of the frames from the API host are compared with those that the reflector reported in its
+    answers."""
     arrived = np.sort(columns_of(first.probes.busy, "remote_rx_ns")[0])
     captured = first.frames.ts_ns[first.frames.source == address(API_IP)]
     captured = captured[(captured >= arrived[0] - 10_000) & (captured <= arrived[-1] + 10_000)]
@@ -189,8 +187,8 @@ def test_probes_arrived_when_the_capture_has_them(first):
 
 
 def sent_by_port(store):
-    """Of what the switch exported of its port: beginning and end of each bin and gap (Unix ns), and the bytes that it
-    sent then; -1 where they are not known."""
+    """Returns, from the samples that the switch exported of its port, the beginning and end of each bin and gap (Unix
+    ns), and the bytes that the port sent in it; -1 if they are not known."""
     parts = []
     for table, names in (("bins", ("ts_ns", "bytes")), ("gaps", ("start_ns", "end_ns", "bytes"))):
         if (store / table).exists():
@@ -202,9 +200,10 @@ def sent_by_port(store):
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-def test_the_switch_exported_what_the_kernel_counted(first):
-    """Its running totals as bins and gaps, and the depths of its queue, against `tc -s` and the depths by gNMI. A gap
-    in which the port would have sent more than line rate has no bytes: of the rounds that it is in, less is known."""
+def test_exported_samples_of_the_switch_agree_with_the_kernels_counters(first):
+    """The running totals (as bins and gaps) and the depths of the queue are compared with `tc -s` and the depths by
+    gNMI. A gap in which the port would have sent more than line rate has no bytes, so less is known of the rounds in
+    it."""
     store, port = first.recording.store, first.recording.port
     start_ns, end_ns, amount = sent_by_port(store)
     out = amount[amount >= 0].sum()
@@ -222,8 +221,8 @@ def test_the_switch_exported_what_the_kernel_counted(first):
     assert 0.5 * depths_of(store)[2].max() < depth.max() <= first.queue_bytes
 
 
-def test_the_kernel_counted_what_the_switch_told(first):
-    """`tc -s` of the port to the cache server, against the agent's counters; probes went through meanwhile."""
+def test_counters_of_the_switch_agent_agree_with_the_kernels(first):
+    """`tc -s` of the port to the cache server is compared with the agent's counters, while probes pass."""
     rows = stored(first.recording.store, "queues")
     sent, dropped = (column[column >= 0].sum() for column in columns_of(rows, "transmit_bytes", "dropped_packets"))
     port = first.recording.port
@@ -238,7 +237,7 @@ def test_the_kernel_counted_what_the_switch_told(first):
 @pytest.mark.parametrize("offloads", [False, True])
 @pytest.mark.parametrize("protocol", ["udp", "tcp"])
 def test_bytes_are_conserved(can_build, tmp_path, protocol, offloads):
-    """What the senders handed to their kernels, what the port sent, and what was captured are the same."""
+    """The bytes that senders handed to their kernels, that the port sent, and that were captured are equal."""
     with Rack(12, offloads=offloads) as rack, rack.record_pcap(tmp_path / "cache.pcap"):
         before = rack.port_counters()["p-cache"][1]
         rounds = rack.run_rounds(4, protocol=protocol, bytes_per_sender=60_000)
@@ -254,7 +253,7 @@ def test_bytes_are_conserved(can_build, tmp_path, protocol, offloads):
         of_sender = frames.source == addresses[name]
         if protocol == "udp":
             received = frames.payload[of_sender].sum()
-        else:  # from SYN to the last byte, whatever was sent twice
+        else:  # from SYN to the last byte, whatever was retransmitted
             seq = frames.seq[of_sender]
             received = (seq + frames.payload[of_sender]).max() - seq.min() - 1
         assert received == payload == 4 * 60_000

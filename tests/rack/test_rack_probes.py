@@ -1,7 +1,5 @@
-"""`mburst probe` and `mburst reflect` on a rack: what bursts do to a path, and what they leave alone.
-
-What load can spoil is measured again at 100 Mb/s, as calm.py has it.
-"""
+"""`mburst probe` and `mburst reflect` on a rack: bursts affect one path and leave the other alone. Measurements that
+load can spoil are repeated at 100 Mb/s (see calm.py)."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ MBURST = [sys.executable, "-m", "mburst"]
 
 @contextmanager
 def probing(rack: Rack, target: str, source: str, store: Path, seconds: float) -> Iterator[list[dict[str, Any]]]:
-    """Meanwhile, probe from the API host; then the list holds what `--json` says."""
+    """Probes from the API host while the block runs; the list then holds the output of `--json`."""
     payload: list[dict[str, Any]] = []
     process = rack.exec_in(
         rack.plan.namespace("api"),
@@ -59,7 +57,8 @@ def probing(rack: Rack, target: str, source: str, store: Path, seconds: float) -
 
 @dataclass(frozen=True)
 class Probed:
-    """What probes met: quiet, with bursts, and with bursts over the second NIC, each in a store of that name."""
+    """The results of probes in quiet, with bursts, and over the second interface with bursts, each in a store of that
+    name."""
 
     folder: Path
     found: dict[str, dict[str, Any]]
@@ -75,7 +74,7 @@ def measure(folder: Path, link: str) -> Probed:
             probing(rack, CACHE_IP, API_IP, folder / "bursts", 4) as bursts,
             probing(rack, CACHE2_IP, API2_IP, folder / "second", 4) as second,
         ):
-            time.sleep(1)  # the probers are up
+            time.sleep(1)  # the probers run by then
             rack.run_rounds(10)
         reflector.terminate()
         reflector.communicate()
@@ -83,7 +82,7 @@ def measure(folder: Path, link: str) -> Probed:
 
 
 def bounds(probed: Probed) -> None:
-    """By kernel stamps; see the table of what is safe to assert of a rack."""
+    """The bounds are for kernel stamps: see the table of what is safe to assert of a rack."""
     found = probed.found
     quiet, busy, second = (found[name]["round_trip"]["p99_ns"] for name in ("quiet", "bursts", "second"))
     assert quiet < 0.2 * MS and 15 * MS <= busy <= 33 * MS and second <= busy / 100, (quiet, busy, second)
@@ -111,7 +110,7 @@ def test_every_probe_is_accounted_for(measured):
 
 
 def test_compare_says_that_the_second_nic_is_better(measured, capsys):
-    """By the network's part: what the application sees has the stalls of a busy machine in it."""
+    """The comparison is of the network's part: application latency includes the stalls of a busy machine."""
     stores = [str(measured.result.folder / name) for name in ("bursts", "second")]
     assert main(["compare", *stores, "--measure", "round_trip", "--json"]) == 0
     payload = json.loads(capsys.readouterr().out)

@@ -1,5 +1,5 @@
-"""The switch agent on the rack: what it says of the port's queue is what the probes waited for, and what the queue
-held."""
+"""The switch agent on the rack: the depths that it reports explain the delays of probes, and agree with the depths of
+the kernel's queue."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ subscriptions:
 
 @dataclass(frozen=True)
 class Seen:
-    """What `tc -s` said of the queue: its depth at some moment of [begin, end], by its own reading of the kernel."""
+    """A depth of the queue from `tc -s`, at some moment of [begin, end], by its own reading of the kernel."""
 
     begin_ns: int
     end_ns: int
@@ -59,13 +59,13 @@ class Collected:
         return StoreFolder.open(self.folder / "store").connect().execute(text).fetchall()
 
     def windows(self, device: str) -> list[np.ndarray]:
-        """Start, end and largest depth of each window."""
+        """Returns start, end and largest depth of each window."""
         return depths_of(self.folder / "store", device)
 
 
 @contextmanager
 def watched_by_tc(rack: Rack) -> Iterator[list[Seen]]:
-    """Meanwhile, ask one `tc` again and again."""
+    """Queries one `tc` again and again while the block runs."""
     seen: list[Seen] = []
 
     def watch(tc: subprocess.Popen[str], ended: threading.Event) -> None:
@@ -103,7 +103,7 @@ def measure(folder: Path, link: str) -> Collected:
 
 
 def depth_explains_the_delay(found: Collected) -> None:
-    """The depth that was read last before a probe arrived, at most a millisecond, against how long the probe waited."""
+    """Correlates the delay of each probe with the last depth read before the probe arrived, at most 1 ms earlier."""
     tx_ns, delay = one_way(stored(found.folder / "store", "probes"))
     _, end_ns, depth = found.windows("fine")
     place = np.minimum(np.searchsorted(end_ns, tx_ns), len(end_ns) - 1)
@@ -111,8 +111,8 @@ def depth_explains_the_delay(found: Collected) -> None:
 
 
 def depths_are_those_of_tc(found: Collected) -> None:
-    """Whenever tc looked, the depth that it saw lies between those that the agent reported from 2 ms before to 2 ms
-    after, but for a tenth of the queue."""
+    """Each depth that tc read lies between the depths that the agent reported from 2 ms before to 2 ms after, within a
+    tenth of the queue."""
     start_ns, end_ns, depth = found.windows("fine")
     slack = depth.max() // 10
     deep = 0
@@ -125,7 +125,7 @@ def depths_are_those_of_tc(found: Collected) -> None:
 
 
 def both_series_have_the_same_maxima(found: Collected) -> None:
-    """For each round, of each change and of each 10 ms, within a tenth."""
+    """Compares the maxima of each round, on change and in 10 ms samples, within a tenth."""
     largest = []
     for device in ("fine", "tor"):
         start_ns, end_ns, depth = found.windows(device)
@@ -156,7 +156,7 @@ def first(attempts: Attempts[Collected]) -> Collected:
 
 @pytest.fixture(scope="module")
 def bounded(attempts: Attempts[Collected]) -> Taken[Collected]:
-    """What to hold against the bounds."""
+    """The measurement to compare with the bounds."""
     return attempts.that_holds(all_checks)
 
 
@@ -165,7 +165,7 @@ def test_bound(bounded, check):
     hold(check, bounded)
 
 
-def test_windows_follow_each_other(first):
+def test_windows_are_contiguous(first):
     start_ns, end_ns, _ = first.windows("tor")
     assert (start_ns[1:] == end_ns[:-1]).all() and (end_ns > start_ns).all() and len(end_ns) > 50
 
@@ -175,21 +175,21 @@ def test_nothing_was_dropped_and_every_byte_is_counted(first):
     [(out,)] = first.query("SELECT sum(out_bytes) FROM ports")
     assert (
         dropped == 0 and sent >= first.port_bytes and out >= first.port_bytes
-    )  # what was sent before the rounds is in it
+    )  # packets that were sent before the rounds are included
     assert out - first.port_bytes < 100_000
 
 
-def test_neighbours_fill_links(first):
+def test_neighbours_become_links(first):
     found = first.query("SELECT host, port FROM links WHERE present")
     assert len(found) == 42 and ("s07", "p-s07") in found and ("cache", "p-cache") in found
 
 
-def test_the_speed_is_told_and_nothing_is_impossible(first):
+def test_the_speed_is_reported_and_no_value_is_impossible(first):
     assert first.query("SELECT DISTINCT link_bps FROM ports WHERE link_bps IS NOT NULL") == [(10**9,)]
     assert first.query("SELECT count(*) FROM queues WHERE device = 'fine' AND quality & 1024 <> 0") == [(0,)]
 
 
-def test_one_clock_has_no_offset_but_the_way(first):
-    """Agent and collector share a clock, so the least lag is the way from one to the other."""
+def test_a_shared_clock_has_no_offset_beyond_the_delay_of_messages(first):
+    """Agent and collector share a clock, so the least lag is the delay between them."""
     for least, offset, uncertainty in first.query("SELECT least_lag_ns, offset_ns, uncertainty_ns FROM device_clocks"):
         assert 0 < least < 10**9 and abs(offset) <= least + uncertainty
