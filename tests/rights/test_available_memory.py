@@ -1,4 +1,4 @@
-"""How much memory a process may still take, by what the kernel says of the machine and of its cgroups."""
+"""How much memory a process can still take, according to the kernel and to its cgroups."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MB = 1 << 20
     "most, now, files, left",
     [("100", 60, 0, 40), ("100", 100, 30, 30), ("100", 110, 0, 0), ("max", 60, 0, None), (None, 0, 0, None)],
 )
-def test_a_cgroup_leaves_what_it_has_not_taken_and_what_it_can_give_up(
+def test_available_memory_of_a_cgroup_is_unused_and_reclaimable_memory(
     tmp_path: Path, monkeypatch, most, now, files, left
 ):
-    """MB of a cgroup's bound, use, and use for files that can be dropped."""
+    """The parameters are MB: the limit of a cgroup, its use, and its use for files that the kernel can drop."""
     own = tmp_path / Path("/proc/self/cgroup").read_text().splitlines()[-1].rpartition(":")[2].strip("/")
     own.mkdir(parents=True, exist_ok=True)
     if most:

@@ -1,5 +1,5 @@
-"""Where a process may open few files, each verb answers as ever or says so: never a traceback, a spin, less than all,
-or "damaged" of a file that is not."""
+"""If a process may open few files, each verb answers as usual or reports the limit: no traceback, no endless loop, no
+incomplete answer, and no intact file called "damaged"."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storelib import write
 from mburst.sql import StoreFolder
 
 LIMITS = (0, 4, 7)  # of descriptors; 0: no limit. Three are open, and the modules are loaded.
-SAME = {  # what is printed has to be the same
+SAME = {  # the output must be the same
     "record": "record FILE.pcap -o new --link 1G", "import": "import probes FILE.csv -o new",
     "bursts": "bursts store --bin 1ms", "sql": "sql store contention", "compare": "compare store store",
     "investigate": "investigate store",
@@ -36,7 +36,8 @@ ENDLESS = {  # until SIGINT, which comes after a second
     "switch-agent": "switch-agent lo --listen 127.0.0.1:0", "loop": "schedule --loop FILE.toml",
 }  # fmt: skip
 
-# Loads all of mburst once. Each case on standard input, [folder, words, limit], is a process forked from here.
+# Loads all of mburst once. Each case on standard input, [folder, words, limit], is a process that is forked from this
+# one.
 HARNESS = """
 import importlib, json, os, pkgutil, resource, signal, sys
 import mburst, pyarrow.csv, pyarrow.parquet
@@ -81,7 +82,7 @@ for case in json.load(sys.stdin):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    """What the verbs read."""
+    """A folder with the files that the verbs read."""
     folder = tmp_path_factory.mktemp("few") / "given"
     folder.mkdir()
     store = StoreFolder.create(folder / "store")
@@ -99,7 +100,7 @@ def place(tmp_path_factory) -> Path:
 
 
 def carried_out(place: Path) -> list[tuple[str, int, int, str, str]]:
-    """Name, limit, exit code, output and errors of each verb under each limit."""
+    """Runs each verb under each limit; returns name, limit, exit code, output and errors."""
     cases = []
     for name, words in {**SAME, **ONCE, **ENDLESS}.items():
         for limit in LIMITS[name in ENDLESS :]:
@@ -121,7 +122,7 @@ def carried_out(place: Path) -> list[tuple[str, int, int, str, str]]:
     ]
 
 
-def test_each_verb_answers_as_ever_or_refuses(place):
+def test_each_verb_answers_as_usual_or_refuses(place):
     whole = ""
     for name, limit, code, output, errors in carried_out(place):
         where = (name, limit, code, output, errors)

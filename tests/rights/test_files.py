@@ -1,4 +1,5 @@
-"""Files in folders that belong to somebody else: nothing is followed, guessed, waited for or seen half written."""
+"""Files in folders of other users: no link is followed, no name can be guessed, nothing blocks, and no half-written
+file is seen."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ PRECIOUS = "precious"
 
 @pytest.fixture
 def precious(tmp_path):
-    """A file that must stay as it is."""
+    """A file that must not change."""
     path = tmp_path / "precious"
     path.write_text(PRECIOUS)
     path.chmod(0o600)
@@ -61,7 +62,7 @@ def test_a_link_is_replaced_and_not_followed(folder, precious):
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR])
-def test_what_is_not_a_file_is_not_replaced(folder, kind):
+def test_special_files_are_not_replaced(folder, kind):
     if kind == stat.S_IFCHR and os.getuid():
         pytest.skip("making a device needs root")
     special = folder / "null"
@@ -75,7 +76,7 @@ def test_what_is_not_a_file_is_not_replaced(folder, kind):
 
 
 def test_names_of_drafts_cannot_be_guessed(folder, precious, monkeypatch):
-    """Every draft that was opened is new, has no name in common with another, and is opened as nothing but a file."""
+    """Every draft is new, shares no name with another, and is opened only as a new file."""
     opened, open_ = [], os.open
 
     def watched(path, flags, *more, **and_more):
@@ -90,7 +91,7 @@ def test_names_of_drafts_cannot_be_guessed(folder, precious, monkeypatch):
     assert all(flags & os.O_EXCL and flags & os.O_NOFOLLOW for _, flags in opened)
 
 
-def test_nothing_is_left_of_what_cannot_be_written(folder):
+def test_a_failed_write_leaves_nothing(folder):
     (folder / "x").mkdir()
     (folder / "file").write_text("")
     for path in (folder / "x", folder / "file" / "y", folder / ("n" * 300), folder / "nul\0"):
@@ -118,7 +119,7 @@ def test_modes(tmp_path, umask, mode, found):
     assert not (tmp_path / "new").stat().st_mode & stat.S_IWOTH
 
 
-def test_reports_are_not_for_all(reports):
+def test_reports_are_not_readable_by_all(reports):
     assert {stat.S_IMODE(path.stat().st_mode) & 0o007 for path in reports.iterdir()} == {0}
 
 
@@ -146,8 +147,8 @@ def test_files_of_others_are_not_sent(folder):
         files.read_own(folder / "theirs")
 
 
-def test_planted_reports_are_left_out_and_told_of(reports, tmp_path, precious):
-    """A copied summary, and a link in place of its page: neither is copied, attached or followed."""
+def test_planted_reports_are_left_out_and_reported(reports, tmp_path, precious):
+    """A copied summary, and a link in place of its page, are neither copied, attached nor followed."""
     out = tmp_path / "out"
     out.mkdir()
     for path in reports.iterdir():
@@ -179,7 +180,7 @@ def test_planted_reports_are_left_out_and_told_of(reports, tmp_path, precious):
         b'{"summary": {"rack": "x", "since_ns": 99999999999999999999999, "until_ns": 1e400}}',
     ],
 )
-def test_an_index_takes_no_harm_from_what_lies_about(reports, tmp_path, first):
+def test_an_index_ignores_foreign_files(reports, tmp_path, first):
     out = tmp_path / "out"
     out.mkdir()
     for path in reports.iterdir():
@@ -215,8 +216,8 @@ def hold(path, ready, end):
         end.wait(60)
 
 
-def test_who_can_only_read_a_folder_does_not_hold_it_up(folder):
-    """As `flock FOLDER`, which needs no right to write."""
+def test_a_lock_of_a_user_who_can_only_read_the_folder_does_not_block(folder):
+    """`flock FOLDER` takes such a lock: it needs no right to write."""
     descriptor = os.open(folder, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     with files.locked(folder, 5):
@@ -225,7 +226,7 @@ def test_who_can_only_read_a_folder_does_not_hold_it_up(folder):
     assert list(folder.iterdir()) == []
 
 
-def test_a_lock_that_is_held_ends_in_a_line(folder):
+def test_a_held_lock_is_one_line(folder):
     (folder / ".lock").write_text("")
     context = multiprocessing.get_context("spawn")
     ready, end = context.Event(), context.Event()
@@ -241,7 +242,7 @@ def test_a_lock_that_is_held_ends_in_a_line(folder):
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder", "hard link"])
-def test_nothing_but_a_file_is_locked_or_appended_to(folder, precious, kind):
+def test_only_a_regular_file_is_locked_or_appended_to(folder, precious, kind):
     for name in (".lock", DeliveryLedger.NAME):
         path = folder / name
         {
@@ -257,7 +258,7 @@ def test_nothing_but_a_file_is_locked_or_appended_to(folder, precious, kind):
             pass
 
 
-def test_one_at_a_time(folder):
+def test_one_holder_of_a_lock_at_a_time(folder):
     inside, most, errors = [], [], []
 
     def work():
@@ -285,7 +286,7 @@ def test_the_ledger_is_private(folder):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="works as another user, which takes root")
-def test_somebody_else_cannot_take_the_lock(folder):
+def test_another_user_cannot_take_the_lock(folder):
     folder.chmod(0o755)
     for parent in folder.parents:
         if parent.name.startswith(("pytest", "test")):

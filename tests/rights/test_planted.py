@@ -1,4 +1,5 @@
-"""What lies in the current folder is not imported: who can write there would have code run as whoever runs mburst."""
+"""Modules in the current folder are not imported: otherwise whoever can write there could run code as the user of
+mburst."""
 
 from __future__ import annotations
 
@@ -21,14 +22,14 @@ from mburst.lab import selftest
 from mburst.lab.rack.role import Role
 from mburst.sql import StoreFolder
 
-# Modules of the standard library that mburst imports early, and one that only its own packages would be.
+# Modules of the standard library that mburst imports early, and some that only its own packages should provide.
 PLANTED = ["json", "argparse", "ctypes", "socket", "mburst", "sitecustomize", "usercustomize"]
 SAFE = [sys.executable, "-P", "-m", "mburst"]
 
 
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, full of modules that leave a mark when they are imported."""
+    """The current folder, with modules that leave a mark when they are imported."""
     for name in PLANTED:
         (tmp_path / f"{name}.py").write_text(
             f'with open({str(tmp_path / "mark")!r}, "a") as file:\n    file.write("{name}\\n")\n'
@@ -42,19 +43,19 @@ def assert_unmarked(folder: Path) -> None:
     assert not (folder / "mark").exists(), (folder / "mark").read_text()
 
 
-def test_the_plants_bear(planted):
-    """Without -P they are imported, or these tests would show nothing."""
+def test_the_planted_modules_are_imported_without_p(planted):
+    """Without the option -P they are imported; otherwise these tests would show nothing."""
     subprocess.run([sys.executable, "-m", "mburst", "--version"], capture_output=True, check=False)
     assert "json" in (planted / "mark").read_text() or "mburst" in (planted / "mark").read_text()
 
 
-def test_the_one_command(planted):
+def test_the_command_imports_no_planted_module(planted):
     done = subprocess.run(python.command("mburst", "--version"), capture_output=True, text=True, check=True)
     assert done.stdout.startswith("mburst ")
     assert_unmarked(planted)
 
 
-def test_parts_of_run(planted):
+def test_parts_of_run_import_no_planted_module(planted):
     StoreFolder.create(planted / "store")
     (planted / "some.pcap").write_bytes(pcap([Frame(START_NS, 1, 100)]))
     (planted / "mburst.toml").write_text('store = "store"\n[record]\ninputs = ["some.pcap"]\n')
@@ -64,7 +65,7 @@ def test_parts_of_run(planted):
 
 
 @pytest.mark.parametrize("printed", ["systemd", "cron"])
-def test_what_schedulers_call(planted, printed):
+def test_the_commands_of_schedulers_import_no_planted_module(planted, printed):
     StoreFolder.create(planted / "store")
     (planted / "mburst.toml").write_text(
         'store = "store"\n[[report]]\nname = "daily"\nracks = ["r1"]\noutput = "out"\n'
@@ -82,7 +83,7 @@ def test_what_schedulers_call(planted, printed):
     assert_unmarked(planted)
 
 
-def test_the_self_test(planted):
+def test_the_self_test_imports_no_planted_module(planted):
     try:
         selftest.run()
     except MburstError as error:
@@ -90,18 +91,19 @@ def test_the_self_test(planted):
     assert_unmarked(planted)
 
 
-def test_programs_of_the_rack(planted):
+def test_programs_of_the_rack_import_no_planted_module(planted):
     role = Role("gather", 10.0)
     try:
         with pytest.raises(Exception, match="gather"):
-            role.wait_ready()  # it gets nothing that it could work with
+            role.wait_ready()  # it gets no input that it could work with
     finally:
         role.close()
     assert_unmarked(planted)
 
 
-def test_nobody_else_starts_this_python():
-    """`sys.executable` is named where the command is made, and where the doctor says which file needs capabilities."""
+def test_only_one_module_starts_this_python():
+    """`sys.executable` is used only where the command is made, and where the doctor says which file needs
+    capabilities."""
     named = set()
     for path in [path for room in ("mburst", *ROOMS) for path in (ROOT / room).rglob("*.py")]:
         tree = ast.parse(path.read_text())

@@ -1,4 +1,4 @@
-"""What a process of mburst may still do once its sockets are open."""
+"""The rights that a process of mburst keeps once its sockets are open."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ needs_landlock = pytest.mark.skipif(not landlock.version(), reason="this kernel 
 
 @pytest.fixture
 def strangers() -> Iterator[Path]:
-    """A folder that another user owns, and can reach."""
+    """A folder that another user owns and can reach."""
     with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
         os.chown(name, STRANGER, STRANGER)
         yield Path(name)
 
 
 class Running:
-    """A command while it runs, ended by SIGINT."""
+    """A command while it runs; SIGINT ends it."""
 
     def __init__(self, words: list[str], everywhere: bool = False, prefix: Sequence[str] = ()) -> None:
         command = [*prefix, *MBURST, *words]
@@ -62,7 +62,7 @@ def nothing_left(thread: dict[str, str]) -> bool:
 
 @needs_root
 def test_a_recording_works_as_the_owner_of_its_store(strangers):
-    """Also of several interfaces, which are opened one after the other."""
+    """The recording may be of several interfaces, which are opened one after the other."""
     store = strangers / "store"
     words = ["record", "v0", "v1", "-o", str(store), "--threads", "2"]
     with Running(words, everywhere=True, prefix=WITH_A_PAIR) as running:
@@ -80,7 +80,7 @@ def test_a_recording_works_as_the_owner_of_its_store(strangers):
 
 
 @needs_root
-def test_a_recording_of_roots_keeps_no_capability(tmp_path):
+def test_a_recording_by_root_keeps_no_capability(tmp_path):
     store = tmp_path / "store"
     with Running(["record", "lo", "-o", str(store)]) as running:
         wait_for(
@@ -107,7 +107,7 @@ def test_a_file_that_only_root_may_read_is_recorded_for_another(strangers, tmp_p
 
 
 @needs_root
-def test_a_reflector_is_nobody(tmp_path):
+def test_a_reflector_runs_as_nobody(tmp_path):
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
         Running(["reflect", "--listen", "127.0.0.1:1862"], everywhere=True) as running,
@@ -121,7 +121,7 @@ def test_a_reflector_is_nobody(tmp_path):
 
 
 @needs_root
-def test_probes_are_sent_and_kept_as_the_owner_of_the_store(strangers):
+def test_probes_are_sent_and_stored_as_the_owner_of_the_store(strangers):
     store = strangers / "store"
     words = ["probe", "127.0.0.1:1863", "--count", "20", "-o", str(store)]
     with Running(["reflect", "--listen", "127.0.0.1:1863"], everywhere=True) as reflector:
@@ -131,7 +131,7 @@ def test_probes_are_sent_and_kept_as_the_owner_of_the_store(strangers):
     assert {path.stat().st_uid for path in store.rglob("*")} == {STRANGER}
 
 
-def test_wrong_users_are_said_in_one_line(tmp_path):
+def test_unknown_users_are_one_line(tmp_path):
     path = tmp_path / "a.pcap"
     path.write_bytes(pcap([Frame(START_NS, 1, 100)]))
     done = subprocess.run(
@@ -157,7 +157,7 @@ def test_a_user_who_cannot_read_mburst_is_refused_with_the_reason(strangers):
     assert done.stderr.count("\n") == 1
 
 
-def test_files_are_not_for_all_to_read(tmp_path):
+def test_files_are_not_readable_by_all(tmp_path):
     path = tmp_path / "a.pcap"
     path.write_bytes(pcap([Frame(START_NS, 1, 100)]))
     subprocess.run([*MBURST, "record", str(path), "-o", str(tmp_path / "store")], capture_output=True, check=True)
@@ -167,7 +167,7 @@ def test_files_are_not_for_all_to_read(tmp_path):
 # --- the steps --------------------------------------------------------------------------------------------------------
 
 
-def test_a_program_that_imports_mburst_is_left_alone(tmp_path):
+def test_a_program_that_imports_mburst_keeps_its_rights(tmp_path):
     before = status(os.getpid())
     privileges.lower(tmp_path)
     privileges.confine([], [])
@@ -178,7 +178,7 @@ def test_a_program_that_imports_mburst_is_left_alone(tmp_path):
 
 
 @needs_landlock
-def test_what_is_confined_writes_nowhere_else_and_reads_little(tmp_path):
+def test_a_confined_process_writes_nowhere_else_and_reads_little(tmp_path):
     for name in ("in", "out"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "there").write_text("x")
@@ -220,7 +220,7 @@ print("confined")
     assert done.stdout == "confined\n", done.stderr
 
 
-def test_a_kernel_without_landlock_is_no_failure_and_said(tmp_path):
+def test_a_kernel_without_landlock_is_reported_and_is_no_failure(tmp_path):
     done = run_python(
         """
 import sys
@@ -265,8 +265,9 @@ except PermissionError:
 
 
 @needs_root
-def test_commands_that_share_a_process_leave_it_as_it_is(strangers):
-    """Those of a demo run one after the other, and the last ones need what the first would have given up."""
+def test_commands_that_share_a_process_keep_its_rights(strangers):
+    """The commands of a demo run one after the other, and the last ones need rights that the first would otherwise give
+    up."""
     done = run_python(
         """
 import os, sys
@@ -283,7 +284,7 @@ open(sys.argv[1] + "/new", "w").close()
 
 
 @needs_root
-def test_what_root_made_for_another_is_given_to_him_and_links_are_not_followed(strangers, tmp_path):
+def test_files_that_root_made_for_a_user_are_given_to_that_user_without_following_links(strangers, tmp_path):
     (tmp_path / "roots").write_text("precious")
     (strangers / "made" / "deep").mkdir(parents=True)
     (strangers / "made" / "deep" / "file").write_text("x")
@@ -314,7 +315,7 @@ for path in (folder / "none", folder / "a file" / "none"):
 @pytest.mark.parametrize(
     ("before", "after"), [((64, 2048), (2048, 2048)), ((256, 256), (256, 256)), ((100, 4096), (3000, 4096))]
 )
-def test_a_command_may_open_as_many_files_as_it_can_be_allowed_to(before, after):
+def test_a_command_raises_its_limit_of_open_files_as_far_as_allowed(before, after):
     done = run_python(
         """
 import resource, sys
@@ -332,7 +333,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE))
 # --- whose files ------------------------------------------------------------------------------------------------------
 
 
-def test_who_is_to_own_a_store(tmp_path, monkeypatch):
+def test_the_owner_of_a_store(tmp_path, monkeypatch):
     monkeypatch.delenv("SUDO_UID", raising=False)
     me = privileges.Owner(tmp_path.stat().st_uid, tmp_path.stat().st_gid)
     assert privileges.owner_of(tmp_path) == privileges.owner_of(tmp_path / "a" / "b") == me
@@ -343,7 +344,7 @@ def test_who_is_to_own_a_store(tmp_path, monkeypatch):
 
 
 @needs_root
-def test_who_called_sudo_owns_what_he_could_have_made(tmp_path, monkeypatch):
+def test_the_caller_of_sudo_owns_stores_that_the_caller_could_have_made(tmp_path, monkeypatch):
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
     monkeypatch.setenv("SUDO_GID", str(STRANGER))
     tmp_path.chmod(0o755)
@@ -351,4 +352,4 @@ def test_who_called_sudo_owns_what_he_could_have_made(tmp_path, monkeypatch):
     tmp_path.chmod(0o1777)
     assert privileges.owner_of(tmp_path / "store") == privileges.Owner(STRANGER, STRANGER)
     (tmp_path / "store").mkdir()
-    assert privileges.owner_of(tmp_path / "store") == privileges.Owner(0, 0)  # it is somebody's already
+    assert privileges.owner_of(tmp_path / "store") == privileges.Owner(0, 0)  # the folder already belongs to somebody

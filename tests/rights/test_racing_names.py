@@ -1,5 +1,5 @@
-"""A name that changes between a file, a link and a fifo while mburst reads or writes there: what a link leads to is
-neither read nor written, nothing waits, and each failure is a line."""
+"""A name that changes between a file, a link and a fifo while mburst reads or writes there: the target of a link is
+neither read nor written, nothing blocks, and each failure is one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRIES = 300
 
 @contextmanager
 def changing(path: Path, *states: Callable[[Path], object]) -> Iterator[None]:
-    """PATH is each of STATES in turn, again and again, by a thread that renames."""
+    """Makes PATH each of STATES in turn, again and again, in a thread that renames."""
     aside = path.with_name("aside")
 
     def change(ended: threading.Event) -> None:
@@ -98,8 +98,9 @@ def test_a_sealed_file_and_its_ledger_that_become_links(tmp_path, precious):
                 assert connection.execute("SELECT count(*) FROM bins").fetchone() in ((0,), (1,))
 
 
-def test_a_folder_of_reports_that_becomes_a_link_takes_what_was_begun_whole(tmp_path):
-    """The folder is opened once: a page is in it, or where the link leads, where nothing else is touched."""
+def test_a_folder_of_reports_that_becomes_a_link_gets_whole_pages_only(tmp_path):
+    """The folder is opened once, so that a page is in it or in the folder that the link names; no other file there is
+    changed."""
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "other").write_text(PRECIOUS)

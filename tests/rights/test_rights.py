@@ -1,5 +1,5 @@
-"""Which rights each part that parses what strangers send has while it works, as the kernel has it: started as root, in
-a store of another user and in one of root's. SECURITY.md has the same table."""
+"""The rights of each part that parses input of strangers, while it works, as the kernel reports them. The parts are
+started as root, in a store of another user and in a store of root. SECURITY.md has the same table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mburst import landlock
 CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapAmb")
 OWNER, NOBODY = "owner", "nobody"
 
-# Part → (its command line, who it is). STORE, FILE and PORT are filled in.
+# Part → (its command line, its user). STORE, FILE and PORT are filled in.
 PARTS = {
     "record": ("record lo -o STORE --threads 2", OWNER),
     "live of an interface": ("live lo -o STORE --listen 127.0.0.1:0 --open", OWNER),
@@ -42,10 +42,10 @@ PARTS = {
     "switch-agent": ("switch-agent lo --listen 127.0.0.1:0", NOBODY),
 }
 
-ENDS = ("import",)  # of its own accord
+ENDS = ("import",)  # without a signal
 
-# Runs a command line. At SIGUSR1, and at the end, it tries what only Landlock keeps it from (the files are for all to
-# read and write, so that no user or capability is needed), and says what it could do.
+# Runs a command line. At SIGUSR1, and at the end, it tries actions that only Landlock prevents (everybody may read and
+# write the files, so that no user or capability is needed), and reports which succeeded.
 HARNESS = """
 import atexit, json, os, signal, subprocess, sys
 report, outside, words = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
@@ -91,7 +91,7 @@ def outside() -> Iterator[Path]:
 
 @contextmanager
 def place(uid: int) -> Iterator[Path]:
-    """A folder of a user's, with a store in it and what parts are configured by."""
+    """A folder of a user, with a store in it and the files that configure parts."""
     with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
         folder = Path(name)
         store = folder / "store"
@@ -138,7 +138,7 @@ class Part:
         os.close(write_end)
 
     def report(self) -> dict:
-        """What it says next of itself."""
+        """Returns the next report of the part about itself."""
         content = b""
         end = time.monotonic() + 60
         while not content.endswith(b"\n"):
@@ -149,7 +149,7 @@ class Part:
         return json.loads(content.splitlines()[-1])
 
     def wait_for(self, uid: int) -> None:
-        """Until it has given up its rights, or has ended."""
+        """Waits until the part has given up its rights, or has ended."""
         end = time.monotonic() + 60
         while self.process.poll() is None:
             if all(has_given_up(thread, uid) for thread in threads(self.process.pid)):
@@ -170,7 +170,7 @@ class Part:
 @needs_root
 @pytest.mark.parametrize("uid", [STRANGER, 0], ids=["in a stranger's store", "in root's store"])
 @pytest.mark.parametrize("name", PARTS)
-def test_what_a_part_may_do(name, uid, outside):
+def test_a_part_has_given_up_its_rights(name, uid, outside):
     line, who = PARTS[name]
     with place(uid) as folder:
         uid = uid if who == OWNER else 65534
@@ -188,7 +188,7 @@ def test_what_a_part_may_do(name, uid, outside):
     assert "Traceback" not in output
 
 
-def test_the_table_of_security_md_is_this_one():
+def test_the_table_of_security_md_matches():
     text = (ROOT / "SECURITY.md").read_text()
     rows = re.findall(r"^\| `([^`]+)`[^|]*\| ([^|]+?) \|", text, re.MULTILINE)
     assert {name: who for name, who in rows if name in PARTS} == {
@@ -197,7 +197,7 @@ def test_the_table_of_security_md_is_this_one():
 
 
 @needs_root
-def test_threads_that_were_there_before_give_up_the_same(outside):
+def test_threads_that_started_before_give_up_the_same_rights(outside):
     done = run_python(
         """
 import os, signal, sys, threading

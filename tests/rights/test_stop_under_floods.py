@@ -1,8 +1,6 @@
-"""A stop is heard under each kind of flood: what a part still works after the signal does not grow with what comes.
-
-Held to a bound is the processor time between the signal and the end, since machines of tests are busy; the wall
-clock's is printed (pytest -s), and SECURITY.md has it. A part that never hears is killed after PATIENCE_S.
-"""
+"""A part ends on a signal under each kind of flood: the work that it still does after the signal does not grow with the
+flood. The bound is on the processor time between the signal and the end, since test machines are busy. The wall-clock
+time is printed (pytest -s), and SECURITY.md states it. A part that does not end is killed after PATIENCE_S."""
 
 from __future__ import annotations
 
@@ -38,13 +36,14 @@ Started = Iterator[tuple[subprocess.Popen[str], Callable[[], object]]]  # a part
 
 
 def worked_s(pid: int) -> float:
-    """Processor time of a process until now."""
+    """Returns the processor time of a process until now."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def stop(process: subprocess.Popen[str], number: int) -> tuple[int, float, float]:
-    """End it by a signal: its exit code, and the seconds until then of processors and of the clock."""
+    """Ends a process by a signal. Returns its exit code, and the processor time and wall-clock time until its end in
+    seconds."""
     before, begun = worked_s(process.pid), time.monotonic()
     process.send_signal(number)
     killer = threading.Timer(PATIENCE_S, process.kill)
@@ -73,7 +72,7 @@ def part(*words: object) -> Iterator[subprocess.Popen[str]]:
 
 @contextmanager
 def flooding(*floods: Callable[[], object]) -> Iterator[None]:
-    """Each of FLOODS again and again, in a thread of its own, until the end."""
+    """Repeats each of FLOODS in a thread of its own until the end."""
 
     def run(flood: Callable[[], object], ended: threading.Event) -> None:
         while not ended.is_set():
@@ -87,7 +86,8 @@ def flooding(*floods: Callable[[], object]) -> Iterator[None]:
 
 
 def working(process: subprocess.Popen[str], seconds: float = 0.5) -> Callable[[], object]:
-    """Whether the process has worked so much since now: what floods it keeps it busy."""
+    """Returns a function that says whether the process has worked for SECONDS since now, as a sign that the flood keeps
+    it busy."""
     since = worked_s(process.pid)
     return lambda: worked_s(process.pid) - since > seconds
 
@@ -96,7 +96,7 @@ def working(process: subprocess.Popen[str], seconds: float = 0.5) -> Callable[[]
 
 
 def random_senders(count: int) -> list[bytes]:
-    """Frames of IPv6 from senders that there are once."""
+    """Returns frames of IPv6 whose senders occur only once."""
     head = bytes.fromhex("02000000ffff020000000001") + b"\x86\xdd\x60\0\0\0" + struct.pack(">HBB", 8, 17, 64)
     return [head + random.randbytes(16) + bytes(16) + struct.pack(">HHHH", 9, 9, 8, 0) for _ in range(count)]
 
@@ -175,7 +175,7 @@ def reflecting(folder: Path) -> Started:
 
 @contextmanager
 def probing(folder: Path) -> Started:
-    """At a reflector that answers each probe with fifty answers: its bytes, changed bytes, other bytes."""
+    """Probes a reflector that answers each probe with fifty datagrams: its bytes, changed bytes, and random bytes."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as hostile:
         hostile.bind(("127.0.0.1", 0))
         hostile.settimeout(0.2)
@@ -196,7 +196,7 @@ def probing(folder: Path) -> Started:
 
 @contextmanager
 def reading(folder: Path) -> Started:
-    """A file of senders that there are once."""
+    """Records a file of senders that occur only once."""
     path, stamps = folder / "senders.pcap", itertools.count(1_700_000_000_000_000_000, 1000)
     with path.open("wb") as out:
         out.write(struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 96, 1))
@@ -217,7 +217,7 @@ def reading(folder: Path) -> Started:
 
 @contextmanager
 def importing(folder: Path) -> Started:
-    """A table of which each line is the same, so that a small file has many."""
+    """Imports a table of equal lines, so that a small file has many lines."""
     path = folder / "probes.csv.gz"
     with gzip.open(path, "wb", 1) as out:
         out.write(b"src,dst,tx_ns,rtt_ns\n")
@@ -249,7 +249,7 @@ def serving_ports(folder: Path) -> Started:
             process.wait()
 
 
-# What is flooded, by which signal it is stopped, and what exit codes say that it was.
+# What is flooded, the signal that stops it, and the exit codes that state the stop.
 PARTS: dict[str, tuple[Callable[[Path], object], int, tuple[int, ...]]] = {
     "record of an interface, by senders that there are once": (recording, signal.SIGTERM, (0,)),
     "record of a file of such": (reading, signal.SIGTERM, (130,)),
@@ -257,7 +257,7 @@ PARTS: dict[str, tuple[Callable[[Path], object], int, tuple[int, ...]]] = {
     "live, by requests, halves of such and wishes": (live, signal.SIGTERM, (0,)),
     "metrics, by the same": (metrics, signal.SIGTERM, (0,)),
     "reflect, by datagrams and connections": (reflecting, signal.SIGTERM, (0,)),
-    "probe, by answers": (probing, signal.SIGTERM, (1,)),  # as there was no answer
+    "probe, by answers": (probing, signal.SIGTERM, (1,)),  # since there was no valid answer
     "switch-agent, by connections": (serving_ports, signal.SIGTERM, (0,)),
     "sql, by a question without end": (asking, signal.SIGINT, (130,)),
 }
@@ -265,7 +265,7 @@ NEEDS = {recording: needs_root}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(PARTS[name][0], ())) for name in PARTS])
-def test_a_stop_is_heard(name, tmp_path):
+def test_a_signal_ends_a_flooded_part(name, tmp_path):
     start, number, codes = PARTS[name]
     if start in (live, metrics):
         pytest.importorskip("uvicorn")

@@ -1,4 +1,4 @@
-"""The thread that stores beside the work: order, bound, failure, and that nothing is neither stored nor refused."""
+"""The thread that stores in the background: order, bound, failure, and that each item is either stored or refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_fits_is_stored_in_order_and_the_rest_refused(weights, most, gather
     assert stored == expected and writer.waiting == 0
 
 
-def test_an_item_that_must_be_stored_always_fits():
+def test_a_mandatory_item_always_fits():
     go, stored = threading.Event(), []
     writer: BackgroundWriter[int] = BackgroundWriter("test", lambda items: (go.wait(), stored.extend(items)), 1)
     assert [writer.hand(1, 5), writer.hand(2, 5), writer.hand(3, 5, always=True)] == [True, False, True]

@@ -1,4 +1,4 @@
-"""The configured links are written again and again: each part of a store that has windows has their links, too."""
+"""The configured links are written repeatedly, so that each part of a store with windows also has their links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ mburst: {links: [{device: a, port: p1, host: h, rack: r1}, {device: a, port: p2,
 
 
 def test_configured_links_are_repeated(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    """Each link at each time; a link names the same batch as before."""
+    """Each link is written each time, and a repeated link names the same batch as before."""
     monkeypatch.setattr(collector, "LINKS_S", 0.2)
 
     def until(found: collector.Collector) -> bool:

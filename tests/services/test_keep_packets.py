@@ -1,5 +1,5 @@
-"""`mburst record --keep-packets`: the last packets stay on the disk, whatever ends the recorder, and `mburst extract`
-has those of a burst as tcpdump saw them."""
+"""`mburst record --keep-packets` keeps the last packets on the disk, however the recorder ends, and `mburst extract`
+returns those of a burst as tcpdump captured them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from waiting import wait_for
 pytestmark = pytest.mark.skipif(not shutil.which("tshark"), reason="packets are compared with tshark's")
 
 
-def test_the_packets_of_the_last_burst_are_those_of_tcpdump(lab: Lab, tmp_path: Path) -> None:
+def test_the_packets_of_the_last_burst_equal_those_of_tcpdump(lab: Lab, tmp_path: Path) -> None:
     theirs, store, ours = tmp_path / "tcpdump.pcap", tmp_path / "store", tmp_path / "burst.pcapng"
     tcpdump = ("tcpdump", "-i", lab.b, "-w", theirs, "-s", "128", "--time-stamp-precision=nano", "-Z", "root")
     at_once = ("-U", "--immediate-mode")
@@ -51,7 +51,7 @@ def test_the_packets_of_the_last_burst_are_those_of_tcpdump(lab: Lab, tmp_path: 
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in [*ring_files(store), ours])
 
 
-def test_a_killed_recorder_leaves_all_but_the_last_moment(lab: Lab, tmp_path: Path) -> None:
+def test_a_killed_recorder_loses_only_the_last_moment(lab: Lab, tmp_path: Path) -> None:
     store, ours = tmp_path / "store", tmp_path / "burst.pcapng"
     with keeping(lab, store) as recorder:
         incast(lab)
@@ -92,7 +92,7 @@ def test_the_ring_stays_within_its_size(lab: Lab, tmp_path: Path) -> None:
     assert re.search(r"the recording counted [\d,]+ packets in the burst, and [\d,]+ are", done.stderr)
 
 
-def test_two_recorders_of_one_interface_have_rings_of_their_own(lab: Lab, tmp_path: Path) -> None:
+def test_two_recorders_of_one_interface_have_separate_rings(lab: Lab, tmp_path: Path) -> None:
     store = tmp_path / "store"
     with keeping(lab, store), keeping(lab, store, others=1):
         incast(lab)

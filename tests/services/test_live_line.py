@@ -1,4 +1,4 @@
-"""The live line counts the bursts that `mburst bursts` finds, however the bins come in."""
+"""The live line counts the bursts that `mburst bursts` detects, however the bins arrive."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def bins(numbers):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_bursts_are_counted_once_as_they_end(seed):
+def test_bursts_are_counted_once_when_they_end(seed):
     choose = random.Random(seed)
     numbers, at = [], 0
     for _ in range(200):
@@ -80,7 +80,7 @@ def test_bursts_are_counted_once_as_they_end(seed):
     [(40, "1,234 packets, 8 Mb/s"), (22, "1,234 packets, 8 Mb/s"), (21, "1,234 packets, 8 Mb…"), (2, "…"), (1, "")],
 )
 def test_a_progress_line_stays_in_one_row_of_the_terminal(columns: int, expected: str) -> None:
-    """Else what is in the second one stays, each time."""
+    """Otherwise the text in the second row would remain each time."""
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     script = "from mburst.names import say_progress; say_progress('1,234 packets, 8 Mb/s')"
@@ -90,7 +90,7 @@ def test_a_progress_line_stays_in_one_row_of_the_terminal(columns: int, expected
     os.close(end)
 
 
-def test_of_several_interfaces_each_is_in_the_line(capsys, monkeypatch):
+def test_the_line_lists_each_of_several_interfaces(capsys, monkeypatch):
     clock = iter([100.0, 100.1, 102.0])
     monkeypatch.setattr("mburst.services.record.live_line.time.monotonic", lambda: next(clock))
     recordings = [RecordSettings([name]) for name in ("eth0", "eth1")]

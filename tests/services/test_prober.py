@@ -1,4 +1,4 @@
-"""What the prober's storing thread holds while the disk does not take it."""
+"""The prober's storing thread bounds the probes that it holds while the disk stalls."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ NAMES = {"batch": "b", "src": "a", "dst": "b", "protocol": "udp"}
 
 
 def settled(first: int, count: int) -> SettledProbes:
-    """COUNT answered probes."""
+    """Returns COUNT answered probes."""
     stamps = [array("q", [1_790_000_000_000_000_000 + i * 1000 for i in range(first, first + count)])] * 7
     return SettledProbes(first, *stamps, array("q", [0] * count), array("b", [1] * count), array("b", [1] * count))
 
 
-def test_what_waits_for_the_disk_is_bounded_and_the_rest_counted(tmp_path, monkeypatch):
+def test_probes_that_wait_for_the_disk_are_bounded_and_the_rest_is_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(prober, "MOST_WAITING", 100)
     monkeypatch.setattr(prober, "_GATHER_S", 0.01)
     store = StoreFolder.create(tmp_path / "store")
@@ -35,7 +35,7 @@ def test_what_waits_for_the_disk_is_bounded_and_the_rest_counted(tmp_path, monke
     stalled.wait()
     for i in range(1, 30):
         keeper.take(settled(10 * i, 10), NAMES)
-    assert keeper.dropped == 200  # of 300: 100 wait, with those that are being written
+    assert keeper.dropped == 200  # of 300: 100 wait, including those that are being written
     go.set()
     keeper.close()
     with store.connect() as con:

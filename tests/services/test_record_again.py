@@ -1,4 +1,4 @@
-"""Files that are recorded again after any end: the store then has what the file has, once."""
+"""A file may be recorded again after any kind of end: the store then has its rows once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mburst.sql import StoreFolder, locks
 from mburst.sql.format.filenames import SealedName
 from mburst.sql.repair.recovery import rows_of
 
-LONG = "MBURST_FAULTS" in os.environ  # `make faults`: each step and not some of them
+LONG = "MBURST_FAULTS" in os.environ  # `make faults`: each step, not only some of them
 SUMS = {
     "recordings": "SELECT count(*), sum(packets), sum(bytes), sum(wire_bytes), min(start_ns), max(end_ns), "
     "bool_and(complete)",
@@ -49,8 +49,9 @@ def test_the_last_row_of_a_recording_is_the_newest_though_the_clock_was_set_back
     assert [row["ended"] for row in rows] == ["", "finished"]
 
 
-def test_a_file_has_the_fingerprint_that_older_stores_have(tmp_path: Path) -> None:
-    """Another one, as by another name of a field of RecordSettings, would record each file of an older store again."""
+def test_the_fingerprint_of_a_file_is_that_of_older_stores(tmp_path: Path) -> None:
+    """With another fingerprint, for example after a field of RecordSettings was renamed, each file of an older store
+    would be recorded again."""
     (tmp_path / "x").write_bytes(b"x")
     assert fingerprint(RecordSettings([str(tmp_path / "x")])) == "c598cd92c28b"
 
@@ -62,7 +63,8 @@ def sums(store: Path) -> dict[str, tuple]:
 
 
 def consistent(store: Path) -> None:
-    """Whatever was killed when: the totals of recordings are those of their bins, and each bin is there once."""
+    """Asserts that the totals of recordings are those of their bins, and that each bin is stored once, whatever was
+    killed."""
     if not (store / "mburst.json").exists():
         return
     con = StoreFolder.open(store).connect()
@@ -82,7 +84,7 @@ def consistent(store: Path) -> None:
 
 
 def is_tidy(store: Path) -> None:
-    """One attempt is left of the file, sealed, and nothing of the others."""
+    """Asserts that one sealed attempt at the file is left, and nothing of the others."""
     assert locks.names(store) == []
     assert [path.name for path in store.rglob("*.tmp")] == [path.name for path in store.rglob("*.log")] == []
     sealed = [SealedName.parse(path.name) for path in store.rglob("*.parquet")]
@@ -102,7 +104,7 @@ def memory() -> Iterator[Path]:
 
 
 def killed_recording(killer: Killer, file: Path, store: Path, step: int | None = None) -> dict[str, Any]:
-    """Record FILE, up to a step."""
+    """Records FILE in a process that is killed at a step."""
     return killer.order(arguments=[str(file), "-o", str(store)], step=step)
 
 
@@ -113,7 +115,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_killed_at_every_step_and_recorded_again(killer: Killer, file: Path, memory: Path) -> None:
-    """Also where the second attempt is killed, too: each step of it follows some step of the first."""
+    """The second attempt is killed in some cases too: each of its steps may follow any step of the first."""
     whole = killed_recording(killer, file, memory / "whole")
     assert whole["code"] == 0
     wanted = sums(memory / "whole")
@@ -131,7 +133,7 @@ def test_killed_at_every_step_and_recorded_again(killer: Killer, file: Path, mem
             consistent(store)
         assert killed_recording(killer, file, store)["code"] == 0
         assert sums(store) == wanted, step
-        assert killed_recording(killer, file, store)["code"] == 0  # what a killed removal has left is gone by then
+        assert killed_recording(killer, file, store)["code"] == 0  # the rest of a killed removal is gone by then
         assert sums(store) == wanted, step
         is_tidy(store)
         shutil.rmtree(store)
@@ -144,14 +146,15 @@ def run(file: Path, store: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that takes a second or so to record."""
+    """A capture that takes a second or so to record."""
     path = tmp_path_factory.mktemp("large") / "cache.pcap"
     path.write_bytes(pcap(Frame(START_NS + i * 40_000, i % 50, 100) for i in range(400_000)))
     return path
 
 
-def test_captures_that_differ_in_one_byte_are_two(tmp_path: Path) -> None:
-    """In its middle, far from what a look at both ends would see; and one capture by two names is one."""
+def test_captures_that_differ_in_one_byte_are_two_recordings(tmp_path: Path) -> None:
+    """They differ in the middle, so that comparing both ends would not show it. One capture under two names is one
+    recording."""
     capture = tmp_path / "a.pcap"
     frames = [Frame(START_NS + i * 40_000, i % 50, 100) for i in range(40_000)]
     capture.write_bytes(pcap(frames))
@@ -198,8 +201,8 @@ def test_ended_by_a_signal_and_recorded_again(large: Path, tmp_path: Path, numbe
     assert sums(store)["bins"][1:3] == (400_000, 40_000_000)
 
 
-def test_two_at_once(large: Path, tmp_path: Path) -> None:
-    """The second adds nothing and names the first, which goes on."""
+def test_two_recorders_of_one_file_at_once(large: Path, tmp_path: Path) -> None:
+    """The second recorder adds nothing and names the first, which continues."""
     store = tmp_path / "store"
     first = subprocess.Popen(run(large, store), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for_bins(store, first)
@@ -216,7 +219,7 @@ def test_two_at_once(large: Path, tmp_path: Path) -> None:
     is_tidy(store)
 
 
-def test_a_bad_input_is_said_each_time_and_counted_once(
+def test_a_bad_input_is_reported_each_time_and_counted_once(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = bytearray(file.read_bytes())
@@ -236,7 +239,7 @@ def test_a_bad_input_is_said_each_time_and_counted_once(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")
 @pytest.mark.parametrize("size", ["96k", "1m"])
-def test_a_disk_that_was_full_and_is_not(large: Path, tmp_path: Path, size: str) -> None:
+def test_a_file_is_recorded_once_a_full_disk_has_room_again(large: Path, tmp_path: Path, size: str) -> None:
     with tmpfs(tmp_path / "disk", f"size={size}") as disk:
         for _ in range(2):
             full = subprocess.run(run(large, disk / "s"), capture_output=True, text=True)
@@ -248,8 +251,8 @@ def test_a_disk_that_was_full_and_is_not(large: Path, tmp_path: Path, size: str)
         is_tidy(disk / "s")
 
 
-def test_the_lock_of_a_dead_recorder_and_what_else_is_in_its_folder(file: Path, tmp_path: Path) -> None:
-    """A lock that was left and says nothing sensible is removed; what is no lock is left alone."""
+def test_invalid_locks_are_removed_and_other_files_are_left_alone(file: Path, tmp_path: Path) -> None:
+    """The locks were left by dead recorders and have invalid content."""
     store = tmp_path / "s"
     assert main(["record", str(file), "-o", str(store)]) == 0
     (store / "locks").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""While a recorder runs, its bins are shipped as they are sealed, and the row of their recording with them."""
+"""While a recorder runs, its bins are shipped as they are sealed, together with the row of their recording."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mburst.fleet.receipts import files_of, read_receipts
 from mburst.fleet.ship import Shipped, ShipSettings, ship
 from mburst.sql import StoreFolder, listed
 
-# `mburst` with segments of bins and senders that are whole after half a second; other tables as ever.
+# `mburst` with segments of bins and senders that are complete after half a second; other tables as usual.
 SHORT = """
 import sys
 from mburst.sql import StoreFolder
@@ -38,7 +38,7 @@ sys.exit(command())
 
 
 def sending(lab: Lab, ended: threading.Event) -> None:
-    """A datagram each hundredth of a second."""
+    """Sends a datagram every 10 ms."""
     with lab.inside(lab.near):
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with sock:

@@ -1,4 +1,5 @@
-"""What a recorder did not count is a row of `gaps`: bins, dropped and gaps add up to the interface's counter."""
+"""Times that a recorder did not count are rows of `gaps`: bins, dropped packets and gaps add up to the interface's
+counter."""
 
 from __future__ import annotations
 
@@ -63,14 +64,14 @@ class Recorder:
         )
 
     def begun(self) -> Recorder:
-        """Wait until it captures and has noted that it does."""
+        """Waits until the recorder captures and has noted that in its lock."""
         while self.process.pid not in [locks.holder(self.store, name) for name in locks.names(self.store)]:
             assert self.process.poll() is None, self.process.communicate()
             time.sleep(0.02)
         return self
 
     def stored(self, packets: int = 1) -> Recorder:
-        """Wait until it has stored bins with that many packets."""
+        """Waits until the recorder has stored bins with that many packets."""
 
         def has_them() -> bool:
             assert self.process.poll() is None, self.process.communicate()
@@ -91,7 +92,7 @@ def query(store: Path, sql: str) -> list[tuple]:
 
 @contextmanager
 def sending(lab: Lab, sender: Path, rate: int = 3000, size: int = 300) -> Iterator[None]:
-    """A sender at RATE packets a second, until the end."""
+    """Sends RATE packets a second while the block runs."""
     command = ["ip", "netns", "exec", lab.near, str(sender), lab.a, str(10**8), str(rate), str(size)]
     process = subprocess.Popen(command)
     try:
@@ -102,7 +103,7 @@ def sending(lab: Lab, sender: Path, rate: int = 3000, size: int = 300) -> Iterat
 
 
 def explained(store: Path) -> tuple[int, int]:
-    """Packets and bytes in bins, plus those in gaps that no recording has."""
+    """Returns packets and bytes in bins, plus those in gaps that are not counted in a recording."""
     [(packets, octets)] = query(store, "SELECT sum(packets), sum(bytes) FROM bins")
     [(dropped, late)] = query(store, "SELECT sum(dropped), sum(late) FROM recordings")
     [(missed, missed_bytes)] = query(
@@ -114,9 +115,10 @@ def explained(store: Path) -> tuple[int, int]:
     return packets + dropped + late + missed, octets + missed_bytes
 
 
-def test_bins_and_gaps_are_the_counter_through_kills(lab: Lab, sender: Path, tmp_path: Path) -> None:
-    """A recorder that is killed at any moment, again and again, while somebody sends. The last one begins and ends in
-    silence: what comes in the microseconds in which a recording begins cannot be separated from what came before."""
+def test_bins_and_gaps_equal_the_counter_through_kills(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    """A recorder is killed at random moments, again and again, while packets are sent. The last recorder begins and
+    ends in silence: packets that arrive in the microseconds in which a recording begins cannot be separated from those
+    before."""
     store, chooser = tmp_path / "store", random.Random(KILLS)
     before = counter(lab), counter(lab, "rx_bytes")
     recorder = Recorder(lab, store).begun()
@@ -162,7 +164,7 @@ def test_a_gap_is_open_until_the_interface_is_recorded_again(lab: Lab, sender: P
     lab.call(lab.near, f"{sender} {lab.a} 500 0 300")
     recorder.stored(500).end(signal.SIGKILL)
     assert query(store, "SELECT ended, complete, packets FROM recordings") == [("", False, 500)]
-    other = tmp_path / "other.pcap"  # a recorder of something else finds it
+    other = tmp_path / "other.pcap"  # the recorder of another input finds the dead one
     other.write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
     subprocess.run(
         [sys.executable, "-m", "mburst", "record", str(other), "-o", str(store)], check=True, capture_output=True
@@ -180,8 +182,8 @@ def test_a_gap_is_open_until_the_interface_is_recorded_again(lab: Lab, sender: P
     assert query(store, "SELECT end_ns, packets, bytes, detail FROM gaps") == [(begun, 77, 77 * 300, "")]
 
 
-def test_killed_before_anything_came(lab: Lab, sender: Path, tmp_path: Path) -> None:
-    """It has stored no row, yet what came until the next recorder is a gap."""
+def test_killed_before_the_first_packet(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    """The recorder has stored no row, yet the packets that came until the next recorder are a gap."""
     store = tmp_path / "store"
     Recorder(lab, store).begun().end(signal.SIGKILL)
     assert len(locks.names(store)) == 1
@@ -193,8 +195,8 @@ def test_killed_before_anything_came(lab: Lab, sender: Path, tmp_path: Path) -> 
     assert query(store, "SELECT reason, packets, end_ns > start_ns FROM gaps") == [("killed", 40, True)]
 
 
-def test_an_interface_that_goes_and_comes_back(lab: Lab, sender: Path, tmp_path: Path) -> None:
-    """The recorder ends in one line, the gap begins there, and ends when the new interface is recorded."""
+def test_an_interface_that_vanishes_and_is_created_again(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    """The recorder ends with one line. The gap begins there, and ends when the new interface is recorded."""
     store = tmp_path / "store"
     recorder = Recorder(lab, store).begun()
     lab.call(lab.near, f"{sender} {lab.a} 700 0 300")
@@ -217,8 +219,9 @@ def test_an_interface_that_goes_and_comes_back(lab: Lab, sender: Path, tmp_path:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")
 def test_a_full_disk_while_recording(lab: Lab, sender: Path, tmp_path: Path) -> None:
-    """One line, exit 1; what was acknowledged is there, and the next start makes the rest a gap. Where the recorder
-    looks at the room between the last write that fits and the one that fails, it says that first."""
+    """The recorder ends with one line and exit code 1. Acknowledged rows are stored, and the next start makes the rest
+    a gap. If the recorder checks the free space between the last write that fits and the one that fails, it reports
+    --reserve first."""
     with tmpfs(tmp_path / "disk", "size=600k") as disk:
         before = counter(lab)
         recorder = Recorder(lab, disk / "s", "--reserve", "1").begun()
@@ -240,7 +243,7 @@ def test_a_full_disk_while_recording(lab: Lab, sender: Path, tmp_path: Path) -> 
 
 
 def test_a_ring_that_overflows_is_a_gap(lab: Lab, sender: Path, tmp_path: Path) -> None:
-    """The recorder stands still for a while, with a ring that is too small for it."""
+    """The recorder pauses for a while, with a ring that is too small for that time."""
     store = tmp_path / "store"
     recorder = Recorder(lab, store, "--ring", "256KiB").begun()
     lab.call(lab.near, f"{sender} {lab.a} 50 0 300")
@@ -263,8 +266,8 @@ def test_a_ring_that_overflows_is_a_gap(lab: Lab, sender: Path, tmp_path: Path) 
     assert "did not read for" in rows[0][-1]
 
 
-def test_what_cannot_be_compared_is_not_known(lab: Lab, sender: Path, tmp_path: Path) -> None:
-    """A filter leaves packets out that the interface counts: the gap says so, and no number."""
+def test_a_gap_whose_packets_cannot_be_counted_has_no_number(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    """A filter leaves out packets that the interface counts: the gap states this in place of a number."""
     store = tmp_path / "store"
     Recorder(lab, store).begun().end(signal.SIGKILL)
     recorder = Recorder(lab, store, what=[lab.b, "ether", "proto", "0x88b5"]).begun()
@@ -278,8 +281,8 @@ def test_what_cannot_be_compared_is_not_known(lab: Lab, sender: Path, tmp_path: 
     assert second == (None, "not known how many packets: the filter left packets out")
 
 
-def test_a_restart_of_the_machine_is_told_from_a_kill(lab: Lab, sender: Path, tmp_path: Path) -> None:
-    """The boot id of the dead recorder is another one: as its rows and its lock have it."""
+def test_a_restart_of_the_machine_is_distinguished_from_a_kill(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    """The rows and the lock of the dead recorder have another boot id."""
     store = tmp_path / "store"
     Recorder(lab, store).begun().end(signal.SIGKILL)
     [name] = locks.names(store)

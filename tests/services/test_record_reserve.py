@@ -1,4 +1,4 @@
-"""Where the disk has little room, senders are summed up, and nothing else changes."""
+"""If the disk has little room, senders are summed up, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def test_sums_are_those_of_the_senders(given: list[dict[str, object]]) -> None:
         assert found[key]["last_ns"] == max(row["last_ns"] for row in of)  # type: ignore[type-var]
 
 
-def test_stops_and_goes_on_with_the_free_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_senders_are_summed_up_while_room_is_short_and_kept_again_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     size = namedtuple("size", "f_bavail f_frsize")
     rooms = iter((100, 99, 124, 125, 50))
     monkeypatch.setattr(reserve, "LOOK_S", 0.0)
@@ -67,7 +69,7 @@ def test_stops_and_goes_on_with_the_free_room(tmp_path: Path, monkeypatch: pytes
     ]
 
 
-def test_recording_without_room_for_senders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_without_room_for_senders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = simulate(Scenario(seed=1, senders=10)).write(tmp_path)
     wanted = RecordSettings([str(case["cache"])], link_bps=10**9, host="cache-1")
     store, full = StoreFolder.create(tmp_path / "short"), StoreFolder.create(tmp_path / "full")

@@ -1,4 +1,5 @@
-"""`mburst record FILE --threads N`: a thread that reads ahead changes no byte of the store, and ends with it."""
+"""`mburst record FILE --threads N`: the thread that reads ahead changes no byte of the store, and ends with the
+recording."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ OF_THE_CALL = ("written_ns", "begun_ns", "writer_id")  # columns of `recordings`
 
 @dataclass(frozen=True)
 class Kept:
-    """What a store has of a recording: how it failed, and the rows of each table as they lie in its files."""
+    """The result of a recording: how it failed, and the rows of each table in the order of its files."""
 
     failure: str
     rows: dict[str, pa.Table]
@@ -55,7 +56,7 @@ def kept_of(store: Path, failure: str) -> Kept:
 
 def recorded(targets: list[Path], store: Path, threads: int) -> Kept:
     failure = ""
-    StoreFolder.create(store)  # so that it is there, also where nothing is stored
+    StoreFolder.create(store)  # so that the store exists even if nothing is stored
     try:
         record(targets, store, threads=threads, bin="10us", link="1G")
     except MburstError as error:
@@ -70,13 +71,14 @@ def readers() -> list[threading.Thread]:
 
 @pytest.fixture
 def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows a few at a time, and files and pipes that are one recording whatever is recorded when."""
+    """Makes captures yield a few rows at a time, and gives all recordings one fingerprint, so that recordings of files
+    and of pipes compare equal."""
     monkeypatch.setattr(mburst.capture, "Capture", InPieces)
     monkeypatch.setattr(recorder, "fingerprint", lambda recording: "0123456789ab")
 
 
 def fed(folder: Path, data: bytes) -> tuple[Path, threading.Thread]:
-    """A pipe, and the thread that writes DATA into it."""
+    """Returns a pipe, and the thread that writes DATA into it."""
     pipe = folder / "pipe"
     os.mkfifo(pipe)
 
@@ -138,7 +140,7 @@ def test_the_same_bytes(tmp_path_factory, captures, in_order, kind, cut, trains)
 
 
 def turns(reader: Reader) -> Iterator[Any]:
-    """All that READER yields, as values; how it failed; and what it knows in the end."""
+    """Yields all turns of READER as values, then its failure if any, and its final state."""
     try:
         while turn := reader.read():
             yield pa.table(turn.bins), pa.table(turn.sources), turn.lanes, turn.facts
@@ -148,7 +150,7 @@ def turns(reader: Reader) -> Iterator[Any]:
     reader.close()
 
 
-def test_the_same_rows_of_every_wild_capture() -> None:
+def test_every_wild_capture_gives_the_same_rows() -> None:
     for path in [SAMPLE.file("cache.pcap"), *recorded_wild()]:
         try:
             one, two = (kind(Capture([str(path)])) for kind in (Reader, AheadReader))
@@ -159,12 +161,12 @@ def test_the_same_rows_of_every_wild_capture() -> None:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """More turns than may wait, of a hundred bins with a packet in each."""
+    """A file of a hundred bins with a packet each in a turn, and of more turns than may wait."""
     spread = [Frame(START_NS + number * 100_000, number % 50, 100) for number in range(100 * (AHEAD + 12))]
     return write_pcap(tmp_path / "cache.pcap", spread)
 
 
-def test_reading_goes_no_further_ahead_than_may_wait(file: Path) -> None:
+def test_reading_ahead_is_bounded(file: Path) -> None:
     taken, full = [], threading.Event()
 
     class Counted(InPieces):
@@ -187,8 +189,11 @@ def test_reading_goes_no_further_ahead_than_may_wait(file: Path) -> None:
 @pytest.mark.usefixtures("small_turns")
 @pytest.mark.parametrize("failure", [MburstError("full"), KeyboardInterrupt(), MemoryError()])
 @pytest.mark.parametrize("turn", [0, 3, AHEAD + 3])
-def test_storing_fails(file: Path, tmp_path: Path, monkeypatch, failure: BaseException, turn: int) -> None:
-    """At any turn, while the thread reads or waits: raised once, the thread has ended, what was stored is kept."""
+def test_a_failure_to_store_is_raised_once(
+    file: Path, tmp_path: Path, monkeypatch, failure: BaseException, turn: int
+) -> None:
+    """The failure may be at any turn, while the thread reads or waits. The thread has ended, and the rows stored before
+    are kept."""
     append, waiting = recorder.Recorder._append, iter(range(turn))
 
     def failing(self: Any, of: Any) -> Any:
@@ -197,7 +202,7 @@ def test_storing_fails(file: Path, tmp_path: Path, monkeypatch, failure: BaseExc
         return append(self, of)
 
     monkeypatch.setattr(recorder.Recorder, "_append", failing)
-    StoreFolder.create(tmp_path / "store")  # so that it is there, also where nothing is stored
+    StoreFolder.create(tmp_path / "store")  # so that the store exists even if nothing is stored
     with pytest.raises(type(failure)) as raised:
         record(file, tmp_path / "store", threads=2)
     assert raised.value is failure and readers() == []
@@ -207,8 +212,8 @@ def test_storing_fails(file: Path, tmp_path: Path, monkeypatch, failure: BaseExc
 
 
 @pytest.mark.usefixtures("small_turns")
-def test_what_fails_behind_a_failure_does_not_take_its_place(file: Path, tmp_path: Path, monkeypatch) -> None:
-    """As where there is no memory for a thread, nor for what is left to be sealed."""
+def test_a_later_failure_does_not_hide_the_first(file: Path, tmp_path: Path, monkeypatch) -> None:
+    """For example, there may be no memory for a thread, and then none to seal the remaining rows."""
     failure, close = RuntimeError("can't start new thread"), TableWriter.close
 
     def storing(self: Any, of: Any) -> Any:
@@ -227,8 +232,8 @@ def test_what_fails_behind_a_failure_does_not_take_its_place(file: Path, tmp_pat
 
 @pytest.mark.usefixtures("small_turns")
 @pytest.mark.parametrize("failure", [MemoryError(), RuntimeError("unforeseen")])
-def test_reading_fails(file: Path, tmp_path: Path, monkeypatch, failure: BaseException) -> None:
-    """What was read before is stored, and it is raised once."""
+def test_a_failure_to_read_is_raised_once(file: Path, tmp_path: Path, monkeypatch, failure: BaseException) -> None:
+    """The rows that were read before are stored."""
     read, left = InPieces.read, iter(range(4))
 
     def failing(self: Any) -> Any:
@@ -244,15 +249,16 @@ def test_reading_fails(file: Path, tmp_path: Path, monkeypatch, failure: BaseExc
         assert con.execute("SELECT sum(packets) FROM bins").fetchone() == (400,)
 
 
-def test_a_recorded_file_is_not_read_on(file: Path, tmp_path: Path) -> None:
-    """The thread begins before it is known that all is there already."""
+def test_reading_ahead_ends_if_the_file_was_already_recorded(file: Path, tmp_path: Path) -> None:
+    """The thread begins before it is known that all rows are already stored."""
     assert record(file, tmp_path / "store", threads=2).new
-    assert not record(file, tmp_path / "store", threads=1).new  # nor is it another recording
+    assert not record(file, tmp_path / "store", threads=1).new  # --threads does not make it another recording
     assert readers() == []
 
 
-def test_what_takes_long_to_import_is_not_imported_before_reading(file: Path, tmp_path: Path) -> None:
-    """Nor is what a recording of a file has no use for: start and end are most of the time that a short one takes."""
+def test_slow_imports_are_not_done_before_reading(file: Path, tmp_path: Path) -> None:
+    """Modules that a recording of a file does not need are not imported at all: start and end take most of the time of
+    a short recording."""
     words = ["record", str(file), "-o", str(tmp_path / "store"), "--threads", "2"]
     program = f"""
 import sys

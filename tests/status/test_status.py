@@ -1,4 +1,4 @@
-"""`mburst status`: what is not well is said, with exit code 1, and nothing else is."""
+"""`mburst status` reports each fault with exit code 1, and nothing else as a fault."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Asked = Callable[..., tuple[int, dict[str, Any], str]]
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time stands still: a test may begin long after this file was imported."""
+    """Stops the clock: a test may begin long after this file was imported."""
     monkeypatch.setattr(time, "time_ns", lambda: NOW)
 
 
 @pytest.fixture
 def ask(capsys: pytest.CaptureFixture[str]) -> Asked:
-    """Exit code, JSON and text of `mburst status`, which agree."""
+    """Returns the exit code, JSON and text of `mburst status`, after checking that they agree."""
 
     def run(*words: object) -> tuple[int, dict[str, Any], str]:
         codes = [main(["status", *map(str, words)])]
@@ -57,13 +57,13 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Asked:
 
 
 def recording(**more: Any) -> dict[str, Any]:
-    """A row of a recording of an interface that began an hour ago, and runs."""
+    """Returns a row of a recording of an interface that began an hour ago and runs."""
     begun = {"begun_ns": NOW - 3600 * SECOND, "start_ns": NOW - 3600 * SECOND, "written_ns": NOW - 3600 * SECOND}
     return {**begun, "boot_id": "", "complete": False, "ended": "", **more}
 
 
 def store_of(folder: Path, *recordings: dict[str, Any], newest_ns: int = NOW) -> StoreFolder:
-    """A store whose interfaces all have a bin of NEWEST_NS."""
+    """Returns a store whose interfaces all have a bin at NEWEST_NS."""
     store = StoreFolder.create(folder / "store")
     write(store, "recordings", *({"end_ns": newest_ns, **row} for row in recordings))
     bins = ({"recording_id": row.get("recording_id", "run-1"), "ts_ns": newest_ns} for row in recordings)
@@ -76,7 +76,7 @@ def test_an_empty_store_is_well(tmp_path: Path, ask: Asked) -> None:
     assert facts["well"] and facts["stores"][0]["interfaces"] == [] and "last sealed: never" in text
 
 
-def test_what_is_recorded_is_well(tmp_path: Path, ask: Asked) -> None:
+def test_a_running_recording_is_well(tmp_path: Path, ask: Asked) -> None:
     store = store_of(tmp_path, recording(), recording(recording_id="run-2", direction="out"))
     write(
         store,
@@ -105,7 +105,7 @@ def test_what_is_recorded_is_well(tmp_path: Path, ask: Asked) -> None:
 
 @pytest.mark.parametrize("table, column", [("probes", "tx_ns"), ("queues", "ts_ns")])
 def test_rows_from_the_future_are_not_well(tmp_path: Path, ask: Asked, table: str, column: str) -> None:
-    """The clock of a prober or of a switch is wrong, and nobody would miss it if it ended."""
+    """The clock of a prober or of a switch is wrong, and its end would go unnoticed."""
     store = store_of(tmp_path)
     begun = {"window_start_ns": NOW - SECOND} if table == "queues" else {}
     write(store, table, {column: NOW + 30 * SECOND, **begun})
@@ -133,7 +133,7 @@ def test_a_clock_that_was_ahead_once_does_not_hide_what_is_recorded_now(tmp_path
 
 
 def gap(**more: Any) -> dict[str, Any]:
-    """A row of a gap of the last second whose packets are not known."""
+    """Returns a row of a gap of the last second whose packets are not known."""
     return {"start_ns": NOW - SECOND, "end_ns": NOW, "reason": "killed", "packets": None, "detail": "", **more}
 
 
@@ -147,10 +147,10 @@ def gap(**more: Any) -> dict[str, Any]:
     ],
     ids=["not known", "some known", "known", "older"],
 )
-def test_missed_packets_that_are_not_known(
+def test_an_unknown_number_of_missed_packets_is_not_0(
     tmp_path: Path, ask: Asked, gaps: list[dict[str, Any]], missed: int | None, unknown: int, words: str
 ) -> None:
-    """As after `--backend ebpf`: what is not known is not 0, in no answer."""
+    """Such gaps follow `--backend ebpf`. No answer states 0 for them."""
     store = store_of(tmp_path, recording())
     write(store, "gaps", *(gap(**one) for one in gaps))
     _, facts, text = ask(store.path)
@@ -162,8 +162,8 @@ def test_missed_packets_that_are_not_known(
     assert scraped["mburst_day_gaps_unknown", *lane] == unknown
 
 
-def test_losses_of_both_directions_at_once_are_there(tmp_path: Path, ask: Asked) -> None:
-    """In a row of their own: it is not known which direction they were of, but that they were."""
+def test_losses_without_a_known_direction_have_a_row(tmp_path: Path, ask: Asked) -> None:
+    """It is known that packets were dropped, but not in which direction."""
     store = store_of(tmp_path, recording(), recording(recording_id="run-2", direction="out"))
     write(store, "gaps", gap(reason="dropped", direction="both", packets=5), gap(end_ns=None))
     _, facts, text = ask(store.path)
@@ -196,7 +196,7 @@ def test_recordings(tmp_path: Path, ask: Asked, row: dict[str, Any], newest_s: i
         assert facts["unwell"][0].startswith(expected)
 
 
-def test_an_interface_without_packets_is_recorded_all_the_same(tmp_path: Path, ask: Asked) -> None:
+def test_an_interface_without_packets_counts_as_recorded(tmp_path: Path, ask: Asked) -> None:
     store = store_of(tmp_path, recording(), newest_ns=NOW - 3600 * SECOND)
     assert ask(store.path)[0] == 1
     write(store, "clock", {"ts_ns": NOW, "synchronized": True, **CLOCK})
@@ -220,7 +220,7 @@ def test_damage(tmp_path: Path, ask: Asked) -> None:
 
 @pytest.mark.parametrize("keep", [0, 3, -9, None])
 def test_damage_of_an_older_day(tmp_path: Path, ask: Asked, keep: int | None) -> None:
-    """Cut, or as long as it was."""
+    """The file is cut, or has its old length."""
     store = store_of(tmp_path, recording())
     write(store, "probes", {"tx_ns": NOW - 40 * DAY})
     [file] = sealed_files(store, "probes")
@@ -231,7 +231,7 @@ def test_damage_of_an_older_day(tmp_path: Path, ask: Asked, keep: int | None) ->
     assert main(["check", str(store.path)]) == 1
 
 
-def test_what_is_in_the_place_of_a_file_is_damage_of_any_day(tmp_path: Path, ask: Asked) -> None:
+def test_a_foreign_file_is_damage_on_any_day(tmp_path: Path, ask: Asked) -> None:
     store = store_of(tmp_path, recording())
     write(store, "probes", {"tx_ns": NOW - 40 * DAY})
     stranger = sealed_files(store, "probes")[0].parent / "stranger.parquet"
@@ -239,16 +239,14 @@ def test_what_is_in_the_place_of_a_file_is_damage_of_any_day(tmp_path: Path, ask
     assert ask(store.path)[1]["stores"][0]["damaged_files"] == [str(stranger)]
 
 
-def test_of_many_bytes_that_changed_the_newest_are_read_and_then_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_changed_files_the_newest_are_read_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = StoreFolder.create(tmp_path / "store")
     for age in range(4):
         write(store, "probes", {"tx_ns": NOW - age * DAY})
     files = sealed_files(store, "probes")
     cut, *_ = files
     for file in files:
-        time.sleep(0.02)  # a tick of the clock of files
+        time.sleep(0.02)  # a tick of the clock of the file system
         os.utime(file)
     looked: list[Path] = []
     digest = verified.digest
@@ -262,7 +260,7 @@ def test_of_many_bytes_that_changed_the_newest_are_read_and_then_others(
     assert sorted(looked) == sorted(files[:2]), "the others are remembered"
 
 
-def test_what_was_set_aside_is_well(tmp_path: Path, ask: Asked) -> None:
+def test_a_repaired_store_is_well(tmp_path: Path, ask: Asked) -> None:
     store = store_of(tmp_path, recording())
     write(store, "bins", {"ts_ns": NOW - SECOND})
     file = next(path for path in sealed_files(store, "bins") if f".{NOW - SECOND}-" in path.name)
@@ -272,8 +270,8 @@ def test_what_was_set_aside_is_well(tmp_path: Path, ask: Asked) -> None:
     assert ask(store.path)[0] == 0
 
 
-def test_rows_that_are_not_sealed(tmp_path: Path, ask: Asked) -> None:
-    """A log that a writer appends to for longer than it keeps one; not one whose writer died, or writes little."""
+def test_rows_that_stay_unsealed_are_reported(tmp_path: Path, ask: Asked) -> None:
+    """The writer has appended to a log for longer than it keeps one. Logs of dead or slow writers are not reported."""
     store = StoreFolder.create(tmp_path / "store")
     with store.writer("probes") as writer:
         writer.append(rows("probes", {"tx_ns": NOW}))
@@ -290,8 +288,8 @@ def test_rows_that_are_not_sealed(tmp_path: Path, ask: Asked) -> None:
     [
         (100.0, 2.0, 100.0, ""),
         (2.5, 2.0, 2.5, "the disk is full in 2.5 days, as the store grows"),
-        (2.5, 0.5, 1.25, "the disk is full in 1.2 days, as the store grows"),  # in half a day as much as in one
-        (2.5, 0.01, None, ""),  # too young to say
+        (2.5, 0.5, 1.25, "the disk is full in 1.2 days, as the store grows"),  # as much in half a day as in a day
+        (2.5, 0.01, None, ""),  # too young for an estimate
         (1.0, 2.0, 1.0, "the disk has 1 MB of 100 MB left"),
     ],
 )
@@ -304,7 +302,7 @@ def test_the_disk(
     full_in_days: Any,
     expected: str,
 ) -> None:
-    """A store that got 1 MB in the last day, or in its life."""
+    """The store grew by 1 MB in the last day, or in its life."""
     store = StoreFolder.create(tmp_path / "store")
     old, new = store.path / "mburst.json", store.path / "shipped"
     new.write_bytes(bytes(10**6 - (0 if age_days > 1 else old.stat().st_size)))
@@ -329,7 +327,7 @@ def test_the_disk(
 
 
 def metrics_of(store: StoreFolder, config: Path | None = None) -> dict[tuple[str, ...], float]:
-    """What a scrape says, by name and values of labels."""
+    """Returns the metrics of a scrape, by name and values of labels."""
     pytest.importorskip("prometheus_client")
     from mburst.agent.metrics.exporter import Exporter
     from mburst.agent.metrics.meter import Meter
@@ -340,7 +338,7 @@ def metrics_of(store: StoreFolder, config: Path | None = None) -> dict[tuple[str
     return {(sample.name, *sample.labels.values()): sample.value for sample in samples}
 
 
-def test_metrics_are_the_same_facts(tmp_path: Path, ask: Asked) -> None:
+def test_metrics_have_the_same_facts(tmp_path: Path, ask: Asked) -> None:
     store = store_of(tmp_path, recording(), newest_ns=NOW - 400 * SECOND)
     write(store, "gaps", {"start_ns": NOW - 2, "end_ns": NOW - 1, "reason": "dropped", "packets": 5, "detail": ""})
     _, facts, _ = ask(store.path)
@@ -356,7 +354,7 @@ def test_metrics_are_the_same_facts(tmp_path: Path, ask: Asked) -> None:
     assert not {"mburst_part_running", "mburst_store_limit_bytes"} & {name for name, *_ in found}
 
 
-# --- of a mburst.toml ---
+# --- of an mburst.toml ---
 
 
 def configuration(folder: Path, *tables: str) -> Path:
@@ -370,14 +368,14 @@ REPORT = '[[report]]\nname = "daily"\nracks = ["r1"]\noutput = "{}"'
 
 
 def unwell(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Asked once: a part that is started again may run the second time."""
+    """Queries once: a part that is started again may run the second time."""
     main(["status", "--json", str(path)])
     found: list[str] = json.loads(capsys.readouterr().out)["unwell"]
     return found
 
 
 def test_the_parts_of_a_file(tmp_path: Path, ask: Asked, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the real processes; a file that is called the same elsewhere is another."""
+    """The parts are real processes; a file with the same name elsewhere is another configuration."""
     StoreFolder.create(tmp_path / "store")
     path = configuration(tmp_path, METRICS + '\nconfig = "mburst.toml"', '[reflect]\nlisten = "127.0.0.1:0"')
     (tmp_path / "other").mkdir()
@@ -388,14 +386,14 @@ def test_the_parts_of_a_file(tmp_path: Path, ask: Asked, capsys: pytest.CaptureF
     try:
         assert process.stdout is not None
         address = process.stdout.readline().rpartition(" ")[2].strip()
-        with urllib.request.urlopen(address) as answer:  # the part has less rights than `mburst run`
+        with urllib.request.urlopen(address) as answer:  # the part has fewer rights than `mburst run`
             assert b'\nmburst_part_running{part="metrics"} 1.0' in answer.read()
         code, facts, text = ask(path)
         assert (code, facts["run"]["supervisor"]) == (0, process.pid)
         [part] = facts["run"]["parts"]
         assert part["name"] == "metrics" and 0 < part["age_ns"] < 60 * SECOND
         assert "metrics: runs for " in text
-        os.kill(part["process"], signal.SIGSTOP)  # it is killed once it is not seen any more
+        os.kill(part["process"], signal.SIGSTOP)  # it is killed once it is no longer visible
         os.kill(part["process"], signal.SIGKILL)
         wait_for(lambda: unwell(path, capsys) == ["metrics does not run"], "a part that does not run")
         assert ask(other)[1]["unwell"] == [f"no process of `mburst run {other}` runs that user {os.geteuid()} can see"]
@@ -404,10 +402,10 @@ def test_the_parts_of_a_file(tmp_path: Path, ask: Asked, capsys: pytest.CaptureF
         process.communicate()
 
 
-def test_what_is_recorded_without_a_rack_is_not_shipped(
+def test_recordings_without_a_rack_are_reported_as_not_shipped(
     tmp_path: Path, ask: Asked, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Which `mburst ship` says on standard error alone, and goes on."""
+    """`mburst ship` reports this only on standard error, and continues."""
     store = store_of(tmp_path, recording(rack="unknown"))
     path = configuration(tmp_path, f'[ship]\ntarget = "{tmp_path}/fleet"\nevery = "1h"')
     refused = f"ship: host cache-1 in rack unknown of {store.path} is not shipped: a fleet needs names"
@@ -415,8 +413,11 @@ def test_what_is_recorded_without_a_rack_is_not_shipped(
     assert ask(path)[1]["ships"] == [{"name": "ship", "store": str(store.path), "refused": [refused[6:34]]}]
 
 
-def test_a_process_that_only_started_it_is_not_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as sudo, whose command line is the same. The command line of a part has the file's name as it was given."""
+def test_a_process_that_only_started_the_supervisor_is_not_the_supervisor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example, sudo has the same command line. The command line of a part has the name of the file as it was
+    given."""
     config = load(configuration(tmp_path, METRICS, REPORT.format(tmp_path / "reports")))
     monkeypatch.chdir(tmp_path)
     as_given = load(Path("mburst.toml"))
@@ -428,7 +429,7 @@ def test_a_process_that_only_started_it_is_not_it(tmp_path: Path, monkeypatch: p
     assert found.supervisor == 8 and found.unwell() == []
 
 
-def test_a_file_without_parts_and_a_store_that_is_none(tmp_path: Path, ask: Asked) -> None:
+def test_a_file_without_parts_and_a_folder_that_is_not_a_store(tmp_path: Path, ask: Asked) -> None:
     path = configuration(tmp_path, REPORT.format(tmp_path / "reports"))
     _, facts, _ = ask(path)
     assert any(line.startswith(f"{tmp_path / 'store'}: not an mburst store (") for line in facts["unwell"])
@@ -436,8 +437,8 @@ def test_a_file_without_parts_and_a_store_that_is_none(tmp_path: Path, ask: Aske
 
 
 @pytest.mark.parametrize("begun_days", [0, 10])
-def test_a_report_that_is_not_written(tmp_path: Path, ask: Asked, begun_days: int) -> None:
-    """Of all racks: those that were recorded before its period ended."""
+def test_a_missing_report_is_reported(tmp_path: Path, ask: Asked, begun_days: int) -> None:
+    """With all racks, these are the racks that were recorded before the period of the report ended."""
     begun = NOW - begun_days * DAY
     over = recording(begun_ns=begun, start_ns=begun, ended="stopped", complete=True, end_ns=begun + SECOND)
     store_of(tmp_path, over, newest_ns=begun)
@@ -455,19 +456,19 @@ def test_a_report_that_is_not_written(tmp_path: Path, ask: Asked, begun_days: in
         assert "no page of r9 is written" in line
 
 
-def test_deliveries_that_failed(tmp_path: Path, ask: Asked) -> None:
+def test_failed_deliveries_are_reported(tmp_path: Path, ask: Asked) -> None:
     StoreFolder.create(tmp_path / "store")
     (tmp_path / "reports").mkdir()
     path = configuration(tmp_path, REPORT.format(tmp_path / "reports"))
     with DeliveryLedger(tmp_path / "reports" / DeliveryLedger.NAME) as ledger:
         ledger.say(DeliveryKey("daily", NOW - DAY, NOW, "ops"), FAILED, "no route to host")
-        _, facts, _ = ask(path)  # while somebody delivers
+        _, facts, _ = ask(path)  # while another process delivers
     [trouble] = [line for line in facts["unwell"] if "delivered" in line]
     assert "was not delivered to ops" in trouble and "no route to host" in trouble
 
 
-def test_a_folder_that_cannot_be_read_is_not_one_without_reports(tmp_path: Path, ask: Asked) -> None:
-    """The other reports are looked at."""
+def test_an_unreadable_folder_is_not_taken_for_an_empty_one(tmp_path: Path, ask: Asked) -> None:
+    """The other reports are checked nevertheless."""
     store_of(tmp_path, recording())
     (tmp_path / "file").touch()
     names = (REPORT.format(tmp_path / "file"), REPORT.format(tmp_path / "none").replace("daily", "other"))
@@ -481,7 +482,7 @@ def test_a_folder_that_cannot_be_read_is_not_one_without_reports(tmp_path: Path,
 
 
 @pytest.mark.parametrize(("size", "is_over"), [("1k", True), ("1G", False)])
-def test_a_store_that_is_larger_than_it_may_be(tmp_path: Path, ask: Asked, size: str, is_over: bool) -> None:
+def test_a_store_above_its_size_limit_is_reported(tmp_path: Path, ask: Asked, size: str, is_over: bool) -> None:
     store = store_of(tmp_path / "store", recording())
     (store.path / "packets" / "cache-1" / "eth0").mkdir(parents=True)
     with (store.path / "packets" / "cache-1" / "eth0" / "0000000000-0000000000000000000.pcapng").open("wb") as ring:
@@ -494,7 +495,7 @@ def test_a_store_that_is_larger_than_it_may_be(tmp_path: Path, ask: Asked, size:
     assert any("more than the 1 kB that [keep] gives it" in sentence for sentence in facts["unwell"]) == is_over
 
 
-def test_metrics_of_a_file_are_the_same_facts(tmp_path: Path, ask: Asked) -> None:
+def test_metrics_of_a_file_have_the_same_facts(tmp_path: Path, ask: Asked) -> None:
     store = store_of(tmp_path, recording())
     (tmp_path / "reports").mkdir()
     keep = '[keep]\nevery = "1h"\nsize = "1k"'
@@ -512,8 +513,8 @@ def test_metrics_of_a_file_are_the_same_facts(tmp_path: Path, ask: Asked) -> Non
     assert (found["mburst_unwell",], found["mburst_status_errors",]) == (1, 1)
 
 
-def test_metrics_of_one_store_know_of_the_others(tmp_path: Path, ask: Asked) -> None:
-    """A store is unwell for whoever runs it, whichever store the metrics are of, and is counted once."""
+def test_metrics_of_one_store_count_faults_of_the_others(tmp_path: Path, ask: Asked) -> None:
+    """A fault of a store counts once, whichever store the metrics are of."""
     store = store_of(tmp_path, recording())
     other = store_of(tmp_path / "other", recording(ended="killed"), newest_ns=NOW - 400 * SECOND)
     path = configuration(tmp_path, f'[keep]\nstore = "{other.path}"\nevery = "1h"', METRICS)
@@ -522,7 +523,7 @@ def test_metrics_of_one_store_know_of_the_others(tmp_path: Path, ask: Asked) -> 
     assert [metrics_of(one, path)["mburst_unwell",] for one in (store, other)] == [len(facts["unwell"])] * 2
 
 
-def test_a_store_under_two_names_is_one(tmp_path: Path, ask: Asked) -> None:
+def test_a_store_under_two_names_counts_once(tmp_path: Path, ask: Asked) -> None:
     store = store_of(tmp_path, recording(ended="killed"), newest_ns=NOW - 400 * SECOND)
     (tmp_path / "link").symlink_to("store")
     path = configuration(tmp_path, f'[keep]\nstore = "{tmp_path / "link"}"\nevery = "1h"\nsize = "1k"', METRICS)
@@ -542,9 +543,9 @@ sys.exit(command())
 """
 
 
-def test_metrics_see_what_comes_into_the_place_of_what_they_began_with(tmp_path: Path) -> None:
-    """The process may read what it needs alone (Landlock), also where a configuration is written by rename, is behind a
-    link that is turned elsewhere, as Kubernetes does, or names a folder that there is not yet."""
+def test_metrics_read_files_that_replaced_those_of_the_start(tmp_path: Path) -> None:
+    """The process may read only what it needs (Landlock). This includes a configuration that is replaced by rename, one
+    behind a link that is changed to another target (as in Kubernetes), and a folder in it that does not exist yet."""
     StoreFolder.create(tmp_path / "store")
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()

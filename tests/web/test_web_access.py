@@ -1,4 +1,4 @@
-"""Who may look at `mburst live` and `mburst metrics`: by address and not by its text, under which names, from which
+"""Access to `mburst live` and `mburst metrics`: from which addresses (not their text), under which names, from which
 sites, with which token."""
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def guarded(request, store, tmp_path_factory):
         ("fe80::1%lo", False),
     ],
 )
-def test_loopback_is_an_address(address, here):
+def test_loopback_is_decided_by_the_address(address, here):
     assert is_loopback(address) is here
 
 
@@ -176,7 +176,7 @@ def test_requests_of_other_sites_are_refused(server):
     assert server.ask(**{**link, "Sec-Fetch-Dest": "iframe"})[0] == 403
 
 
-def test_every_answer_keeps_to_its_own_site(server):
+def test_every_answer_is_restricted_to_its_own_site(server):
     for request in (b"GET / ", b"GET /nothing ", b"POST / ", b"GET /moment ", b"GET /metrics "):
         response = server.say(request + b"HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").lower()
         assert b"cross-origin-resource-policy: same-origin" in response
@@ -184,7 +184,7 @@ def test_every_answer_keeps_to_its_own_site(server):
         assert b"nosniff" in response and b"server:" not in response
 
 
-def test_the_token_lets_in(guarded):
+def test_the_token_gives_access(guarded):
     path = "/lanes" if guarded.ask("/lanes", Authorization=f"Bearer {TOKEN}")[0] == 200 else "/metrics"
     assert guarded.ask(path, Authorization=f"bearer {TOKEN}")[0] == 200
     assert TOKEN not in guarded.url
@@ -207,7 +207,7 @@ def test_the_token_lets_in(guarded):
         assert guarded.ask(f"/?token={wrong}")[0] == 403
 
 
-def test_live_asks_for_a_token_on_loopback_too(store):
+def test_live_requires_a_token_on_loopback_too(store):
     with serving("live", store) as made:
         _, _, token = made.url.partition("?token=")
         assert len(token) >= 32 and made.ask("/lanes")[0] == 403
@@ -215,7 +215,7 @@ def test_live_asks_for_a_token_on_loopback_too(store):
         assert token not in Path(f"/proc/{made.process.pid}/cmdline").read_text()
 
 
-def test_metrics_ask_for_none_on_loopback_and_for_one_elsewhere(store, tmp_path, capsys):
+def test_metrics_require_a_token_only_beyond_loopback(store, tmp_path, capsys):
     with serving("metrics", store) as made:
         assert made.ask("/metrics")[0] == 200
     assert main(["metrics", str(store), "--listen", "0.0.0.0:0"]) == 2
@@ -263,14 +263,14 @@ ODD = [
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", ["from", "to", "buckets", "origin"])
-def test_numbers_that_make_no_sense_are_400(live, name, odd):
+def test_invalid_numbers_are_400(live, name, odd):
     lane = json.loads(live.ask("/lanes")[1])[0]
     asked = {"lane": lane["id"], "from": "0", "to": "9", "buckets": "9", "origin": "0", name: odd}
     status, body = live.ask("/moment?" + urllib.parse.urlencode(asked))
     assert (status == 400 or (name == "buckets" and odd in ("-1", str(2**63)))) and b"Traceback" not in body
 
 
-def test_odd_questions_are_answered_in_a_line(live):
+def test_invalid_requests_are_answered_by_one_line(live):
     for path, status in (
         ("/lane", 400),
         ("/lane?lane=", 400),
@@ -288,6 +288,6 @@ def test_odd_questions_are_answered_in_a_line(live):
         assert status == 200 or body.count(b"\n") <= 1
 
 
-def test_nothing_of_this_was_an_error(live):
+def test_the_requests_of_these_tests_caused_no_error(live):
     _, error = live.stop()
     assert error == "Ctrl-C ends it.\n"

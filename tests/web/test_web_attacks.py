@@ -1,4 +1,4 @@
-"""Slow, silent, many and hostile clients of `mburst live` and `mburst metrics` cost themselves and nobody else."""
+"""Slow, silent, many and hostile clients of `mburst live` and `mburst metrics` harm only themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if not shutil.which("prlimit"):
 VERBS = ("live", "metrics")
 HALF = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 BODILESS = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n"
-REQUESTS = 300  # beyond what may wait
+REQUESTS = 300  # more than may wait
 SLACK = 50  # descriptors other than connections
 
 
@@ -36,7 +36,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def servers(store) -> Iterator[dict[str, Verb]]:
-    """One of each verb, which survives what the tests of this file do to it: the last one ends it."""
+    """A server of each verb, which survives the tests of this file: the last test ends it."""
     with ExitStack() as stack:
         yield {verb: stack.enter_context(serving(verb, store, "--open")) for verb in VERBS}
 
@@ -67,7 +67,7 @@ def fuzzed(servers):
 
 @pytest.fixture(scope="module")
 def ends(servers) -> Iterator[dict[tuple[str, str], Future[None]]]:
-    """What waits for the servers to lose patience, by its name and the verb: all of it at once."""
+    """The checks that wait for a timeout of the servers, by name and verb; they run at the same time."""
     with ThreadPoolExecutor() as pool:
         yield {
             (what.__name__, verb): pool.submit(what, made) for what in (half, trickle) for verb, made in servers.items()
@@ -91,7 +91,7 @@ def test_half_requests_are_bounded_and_others_are_answered(server, first):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_stop_is_heard_among_half_requests(store, verb):
+def test_a_signal_ends_a_server_with_half_requests(store, verb):
     with serving(verb, store, "--open") as server, ExitStack() as stack:
         for first in FIRSTS:
             stack.enter_context(held(server, REQUESTS // len(FIRSTS), first))
@@ -117,23 +117,23 @@ def trickle(server: Verb) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_half_requests_end_by_themselves(ends, verb):
+def test_half_requests_end_by_a_timeout(ends, verb):
     ends["half", verb].result()
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_request_that_trickles_in_ends_too(ends, verb):
+def test_a_request_that_trickles_in_ends_by_a_timeout(ends, verb):
     ends["trickle", verb].result()
 
 
-def test_few_descriptors_are_enough(store):
+def test_a_server_with_few_descriptors_answers(store):
     for verb in VERBS:
         with serving(verb, store, "--open", descriptors=100) as server, held(server, 200, HALF):
             assert server.ask()[0] == 200
             ends_quietly(server)
 
 
-def test_tls_handshakes_that_do_not_end(store, tmp_path):
+def test_unfinished_tls_handshakes_do_not_block_others(store, tmp_path):
     if not shutil.which("openssl"):
         pytest.skip("makes its certificate with openssl, which is not installed")
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
@@ -171,8 +171,8 @@ def test_tls_handshakes_that_do_not_end(store, tmp_path):
         ends_quietly(server)
 
 
-def test_who_does_not_read_costs_little(live):
-    """Each asks for plotly's script, of some 1.4 MB, and reads none of it."""
+def test_clients_that_do_not_read_cost_little(live):
+    """Each client requests plotly's script, of some 1.4 MB, and reads none of it."""
     before = live.resident()
     ask = b"GET /plotly.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with held(live, 200, ask * 3):
@@ -181,7 +181,7 @@ def test_who_does_not_read_costs_little(live):
         ends_quietly(live)
 
 
-def test_wishes_are_the_newest_and_not_a_queue(shared):
+def test_only_the_newest_wish_of_a_client_is_kept(shared):
     lane = lane_of(shared)
     with websocket(shared) as flooding:
         before = shared.resident()
@@ -211,7 +211,7 @@ def test_floods_of_frames_end_the_client(shared, flood):
 
 BOMB = zlib.compressobj(9, wbits=-15)
 DEFLATED = BOMB.compress(b" " * (64 << 20)) + BOMB.flush(zlib.Z_SYNC_FLUSH)
-WRONG = {  # what RFC 6455 forbids, and what was not agreed on
+WRONG = {  # forbidden by RFC 6455, or not negotiated
     "no UTF-8": frame(b"\xff\xfe{"),
     "half a letter at the end": frame(b"{\xe2\x82"),
     "not masked": frame(b"{}", masked=False),
@@ -234,8 +234,8 @@ WRONG = {  # what RFC 6455 forbids, and what was not agreed on
 }
 
 
-def test_wrong_frames_end_their_socket_alone(shared):
-    """A compression that a client offers is not agreed to."""
+def test_invalid_frames_end_only_their_socket(shared):
+    """The compression that a client offers is not negotiated."""
     lane = lane_of(shared)
     with websocket(shared) as honest:
         honest.sendall(frame(wish(lane)))
@@ -250,7 +250,7 @@ def test_wrong_frames_end_their_socket_alone(shared):
 
 
 def test_a_fragment_that_never_ends_is_bounded(shared):
-    """Pieces of a byte, with a ping between each: neither counts as a new message."""
+    """The pieces have one byte each, with a ping between them: neither counts as a new message."""
     with websocket(shared) as connection, suppress(ConnectionError):
         before = shared.resident()
         connection.sendall(frame(b"{", 1, False))
@@ -259,7 +259,7 @@ def test_a_fragment_that_never_ends_is_bounded(shared):
     assert shared.resident() - before < 50 << 20 and shared.ask("/lanes")[0] == 200
 
 
-def test_who_follows_and_does_not_read_costs_little(live):
+def test_followers_that_do_not_read_cost_little(live):
     lane, connections = lane_of(live), []
     before = live.resident()
     try:
@@ -276,7 +276,7 @@ def test_who_follows_and_does_not_read_costs_little(live):
             connection.close()
 
 
-def test_many_who_follow_are_bounded(live):
+def test_the_number_of_followers_is_bounded(live):
     lane = lane_of(live)
     connections = []
     try:
@@ -290,11 +290,11 @@ def test_many_who_follow_are_bounded(live):
     finally:
         for connection in connections:
             connection.close()
-    # what they asked for is not made any more
+    # the answers for closed connections are not computed any more
 
 
-def test_heavy_looks_do_not_stop_the_rest(live):
-    """Questions to the store that take long, from many at once: the page is served meanwhile, and a stop is heard."""
+def test_slow_queries_do_not_block_other_requests(live):
+    """Many clients send slow queries to the store. Meanwhile the page is served, and a signal ends the server."""
     lane = lane_of(live).replace("/", "%2F")
     ask = f"GET /moment?lane={lane}&from=0&to={2**62 - 1}&buckets=20000&origin=0 HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with held(live, 100, ask.encode()):
@@ -302,7 +302,7 @@ def test_heavy_looks_do_not_stop_the_rest(live):
         ends_quietly(live)
 
 
-def test_a_client_that_leaves_at_once(server):
+def test_clients_that_disconnect_at_once_leave_no_descriptor(server):
     for _ in range(300):
         with server.open() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -331,7 +331,7 @@ AMBIGUOUS = {  # each is followed by a request that only some servers see (RFC 9
 }
 
 
-def test_what_may_be_read_as_two_requests_ends_its_connection(server):
+def test_an_ambiguous_request_ends_its_connection(server):
     """Nothing behind it is answered, whether it comes in one piece or byte by byte."""
     for case, asked in AMBIGUOUS.items():
         for pieces in ([asked + HEAD + b"\r\n"], [asked[:-1], asked[-1:], HEAD + b"\r\n"]):
@@ -454,7 +454,7 @@ def test_any_message_is_answered_or_ends_its_socket_alone(fuzzed, message, opcod
     assert fuzzed.process.poll() is None
 
 
-def test_after_all_that_it_ends_quietly(server):
+def test_servers_end_quietly_after_these_tests(server):
     assert server.ask()[0] == 200
     os.kill(server.process.pid, 0)
     ends_quietly(server)
