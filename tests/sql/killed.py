@@ -1,8 +1,6 @@
-"""A process for test_kill.py that forks workers which write to stores and are killed at a chosen step.
-
-Reads orders (killing.py): {"store": PATH, "work": "write" | "seal" | "endless", "step": N or null}, and answers
-{"acknowledged": rows, "killed": bool, "code": exit code}. What was acknowledged goes through a pipe as it happens.
-"""
+"""A process for test_kill.py that forks workers which write to stores and are killed at a chosen step. Reads orders
+(killing.py): {"store": PATH, "work": "write" | "seal" | "endless", "step": N or null}, and answers {"acknowledged":
+rows, "killed": bool, "code": exit code}. Each acknowledgement is sent through a pipe at once."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ steps = Steps()
 
 
 def batch(number: int) -> Any:
-    """Rows that know their place in the whole. In every third batch the last one is of the next day."""
+    """Returns rows with their place in the whole. In every third batch the last row is of the next day."""
     first = number * BATCH
     late = first + BATCH - 1 if number % 3 == 2 else -1
     return rows("bins", *({"ts_ns": T0 + (at == late) * DAY + at, "bytes": at} for at in range(first, first + BATCH)))

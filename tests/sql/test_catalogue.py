@@ -1,4 +1,4 @@
-"""A database that was copied from what is kept of it is the same as one made from SQL."""
+"""A database that was copied from a kept catalogue equals one that was made from SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mburst.sql import catalogue, views
 from mburst.sql.catalogue import Catalogue
 
 BOTH = pytest.mark.parametrize("of", [catalogue.bare, catalogue.of_store], ids=["bare", "store"])
-CONTENTS = (  # of views the words, since DuckDB prints what follows REPLACE in any order
+CONTENTS = (  # of views only the words, since DuckDB prints what follows REPLACE in any order
     "SELECT schema_name, view_name, list_sort(regexp_extract_all(sql, '\\w+')) FROM duckdb_views() WHERE NOT internal",
     "SELECT schema_name, table_name, column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
     "WHERE NOT internal",
@@ -31,7 +31,7 @@ CONTENTS = (  # of views the words, since DuckDB prints what follows REPLACE in 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where catalogues are kept meanwhile."""
+    """The folder in which the test keeps catalogues."""
     kept = tmp_path / "it's kept"
     monkeypatch.setattr(importlib.util, "cache_from_source", lambda _: str(kept / "catalogue.pyc"))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
@@ -49,14 +49,14 @@ def contents(of: Catalogue) -> list[Any]:
 
 
 def made(of: Catalogue) -> list[Any]:
-    """The same of one that was made from SQL."""
+    """Returns the same contents of a database that was made from SQL."""
     with duckdb.connect() as con:
         of._make(con)
         return [sorted(con.execute(question).fetchall(), key=repr) for question in CONTENTS]
 
 
 @BOTH
-def test_the_same_however_it_came(of: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copied_database_equals_one_made_from_sql(of: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = made(of())
     assert all(expected[1:]), "a question of this test finds nothing"
     assert bool(expected[0]) == (of is catalogue.of_store)
@@ -66,7 +66,7 @@ def test_the_same_however_it_came(of: Any, folder: Path, monkeypatch: pytest.Mon
     assert contents(of()) == expected
 
 
-def test_one_that_is_damaged_is_made_anew(folder: Path) -> None:
+def test_a_damaged_catalogue_is_made_again(folder: Path) -> None:
     of = catalogue.bare()
     expected = contents(of)
     whole = of.kept.path.read_bytes()
@@ -81,14 +81,14 @@ def test_one_that_is_damaged_is_made_anew(folder: Path) -> None:
 
 
 @BOTH
-def test_nothing_is_kept_where_bytecode_is_not(of: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_kept_if_bytecode_is_not_kept(of: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     assert contents(of()) == made(of())
     assert not folder.exists()
 
 
 @pytest.mark.parametrize("hindrance", ["no folder can be made", "a folder is in its place", "no disk is left"])
-def test_nothing_is_kept_where_nothing_can_be(folder: Path, monkeypatch: pytest.MonkeyPatch, hindrance: str) -> None:
+def test_nothing_is_kept_if_it_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch, hindrance: str) -> None:
     of = catalogue.bare()
     if hindrance == "no folder can be made":
         folder.write_text("a file")
@@ -121,7 +121,7 @@ for spare in range(24):
 """
 
 
-def test_nothing_is_kept_where_few_files_may_be_opened(tmp_path: Path) -> None:
+def test_nothing_is_kept_if_few_files_may_be_opened(tmp_path: Path) -> None:
     """DuckDB ends a process that cannot open all files of a database that it creates."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPYCACHEPREFIX": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", FEW], env=environment, capture_output=True, text=True, check=True)
@@ -130,8 +130,9 @@ def test_nothing_is_kept_where_few_files_may_be_opened(tmp_path: Path) -> None:
     assert found[0][1] == "False" and found[-1][1] == "True"
 
 
-def test_another_version_takes_the_place_of_what_was_kept(folder: Path) -> None:
-    """Of other SQL it has another name, so that no database is of an SQL that is no more; the others go."""
+def test_another_version_replaces_the_kept_catalogue(folder: Path) -> None:
+    """The name of a catalogue depends on its SQL, so that no database has outdated SQL. Catalogues of older SQL are
+    removed."""
     old = Catalogue("bare", [*catalogue.bare().texts, "CREATE MACRO of_an_older_version() AS 1"])
     contents(old)
     foreign = folder / "bare.duckdb-0.1.0.0123456789abcdef"
@@ -141,8 +142,8 @@ def test_another_version_takes_the_place_of_what_was_kept(folder: Path) -> None:
     assert old.kept.path.name != catalogue.bare().kept.path.name
 
 
-def test_processes_that_keep_it_at_once(tmp_path: Path) -> None:
-    """Each has a database, and one file is left."""
+def test_processes_that_keep_a_catalogue_at_once(tmp_path: Path) -> None:
+    """Each process has a database, and one file is left."""
     package = Path(views.__file__).parents[1]
     text = (
         "import sys; from mburst.sql import in_memory\n"

@@ -1,4 +1,4 @@
-"""`mburst check` finds whatever is not as it was written, and calls nothing damaged that is sound."""
+"""`mburst check` reports everything that differs from how it was written, and reports no sound file as damaged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY = 86_400 * 10**9
 
 @pytest.fixture
 def store(tmp_path: Path) -> StoreFolder:
-    """Two hosts, two racks, two days; a recording whose totals are those of its bins and senders."""
+    """A store of two hosts, two racks and two days, with a recording whose totals are those of its bins and senders."""
     made = StoreFolder.create(tmp_path / "store")
     write(
         made,
@@ -47,7 +47,7 @@ def flip(path: Path, at: int, bit: int = 0) -> None:
 
 
 def left_hot(store: StoreFolder, batches: int = 3, host: str = "cache-1") -> Path:
-    """The log of a writer that was killed after so many batches."""
+    """Returns the log of a writer that was killed after so many batches."""
     segment = filenames.new_segment(host, filenames.new_writer(), 0)
     log = HotLog(store.path, "bins", segment, "r1")
     for at in range(batches):
@@ -56,7 +56,7 @@ def left_hot(store: StoreFolder, batches: int = 3, host: str = "cache-1") -> Pat
     return log.path
 
 
-def test_a_sound_store_is_sound_and_counted(store: StoreFolder, capsys: Any) -> None:
+def test_a_sound_store_is_reported_as_sound_with_its_counts(store: StoreFolder, capsys: Any) -> None:
     assert main(["check", str(store.path), "--json"]) == 0
     payload = json.loads(capsys.readouterr().out)
     files = [path for table in ("bins", "sources", "recordings") for path in sealed_files(store, table)]
@@ -65,7 +65,7 @@ def test_a_sound_store_is_sound_and_counted(store: StoreFolder, capsys: Any) -> 
 
 
 @pytest.mark.parametrize("table", ["bins", "sources", "recordings"])
-def test_a_flipped_bit_is_found_with_what_is_missing(store: StoreFolder, table: str, capsys: Any) -> None:
+def test_a_flipped_bit_is_reported_with_the_missing_rows(store: StoreFolder, table: str, capsys: Any) -> None:
     path = sealed_files(store, table)[0]
     flip(path, 100)
     assert main(["check", str(store.path)]) == 1
@@ -75,10 +75,10 @@ def test_a_flipped_bit_is_found_with_what_is_missing(store: StoreFolder, table: 
     assert summary.endswith("1 damaged file")
 
 
-def test_rot_that_leaves_the_times_alone_is_found_and_readers_know_it_then(store: StoreFolder) -> None:
+def test_a_changed_byte_with_a_matching_ledger_is_found_and_then_known_to_readers(store: StoreFolder) -> None:
     path = sealed_files(store, "sources")[0]
     flip(path, 100)
-    verified.remember(path)  # as the ledger would be, had the disk changed the byte
+    verified.remember(path)  # like the ledger if the disk had changed the byte
     assert store.connect().execute("FROM damaged_files").fetchall() == []
     assert damaged(check(store.path)) == [(path.name, "the content does not match its checksum")]
     assert [row[0] for row in store.connect().execute("FROM damaged_files").fetchall()] == [str(path)]
@@ -94,7 +94,7 @@ def test_a_file_that_is_being_written_is_no_damage(store: StoreFolder) -> None:
         assert found.is_sound and found.remarks == []
 
 
-def test_a_torn_end_is_harmless_and_said(store: StoreFolder) -> None:
+def test_a_torn_end_is_harmless_and_reported(store: StoreFolder) -> None:
     log = left_hot(store)
     os.truncate(log, log.stat().st_size - 8)
     found = check(store.path)
@@ -112,7 +112,7 @@ def test_a_batch_that_changed_is_damage_of_the_log(store: StoreFolder) -> None:
     "make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path)]
 )
 @pytest.mark.parametrize("where", ["sealed", "hot", "marker", "ledger", "foreign", "folder"])
-def test_what_is_no_file_is_seen_before_it_is_opened(store: StoreFolder, make: Any, where: str) -> None:
+def test_special_files_are_recognized_before_they_are_opened(store: StoreFolder, make: Any, where: str) -> None:
     path = {
         "sealed": sealed_files(store, "bins")[0],
         "hot": left_hot(store),
@@ -196,7 +196,7 @@ def test_a_damaged_marker_of_a_store_is_damage(store: StoreFolder, marker: bytes
     assert [name for name, _ in damaged(check(store.path))] == ["mburst.json"]
 
 
-def test_what_is_no_store_is_said(tmp_path: Path, capsys: Any) -> None:
+def test_a_folder_that_is_not_a_store_is_reported(tmp_path: Path, capsys: Any) -> None:
     assert main(["check", str(tmp_path)]) == 1
     assert "not an mburst store" in capsys.readouterr().err
     (tmp_path / "mburst.json").write_text('{"format": 99}')
@@ -212,7 +212,7 @@ def test_deep_compares_sums_with_totals(store: StoreFolder, capsys: Any) -> None
     assert "recording run-1 of host cache-1: 21 bytes in bins, and the recording says 20" in capsys.readouterr().out
 
 
-def test_deep_holds_files_against_the_sums_once_they_are_set_aside(store: StoreFolder, capsys: Any) -> None:
+def test_deep_compares_sums_once_damaged_files_are_set_aside(store: StoreFolder, capsys: Any) -> None:
     flip(next(path for path in sealed_files(store, "bins") if "cache-1" in path.name), 50)
     assert main(["check", str(store.path), "--deep", "--json"]) == 1
     payload = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""Of the day that is not over, small files of an hour become one; every answer stays as it was."""
+"""Small files of an hour of the current day are merged into one; every answer stays the same."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from mburst.sql.segments import FileSelection, SealedFile, list_sealed
 
 HOUR = 3600 * S
 HOSTS = ("a", "b", "c")
-AT_ELEVEN = DAY + 11 * HOUR + 2 * 60 * S  # the hours before are over
+AT_ELEVEN = DAY + 11 * HOUR + 2 * 60 * S  # the hours before have ended
 OVER = DAY + DAY_NS + SETTLED_NS
 
 
 def traffic(host: str, hour: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Of most of an HOUR, with a burst in the middle and one at the end that goes on in the next."""
+    """Returns traffic of most of an HOUR, with a burst in the middle and one at the end that continues into the next
+    hour."""
     at = DAY + hour * HOUR + HOSTS.index(host) * S
     return together(
         quiet(at + 60 * S, 60, 20_000), incast(at + 1800 * S), incast(DAY + (hour + 1) * HOUR - 30 * MS, 25),
@@ -40,7 +41,7 @@ def traffic(host: str, hour: int) -> tuple[list[dict[str, Any]], list[dict[str, 
 
 @pytest.fixture
 def store(tmp_path: Path) -> StoreFolder:
-    """Three hosts that recorded from 9 to 12."""
+    """A store of three hosts that recorded from 9 to 12."""
     made = StoreFolder.create(tmp_path / "store")
     for host in HOSTS:
         for hour in (9, 10, 11):
@@ -59,11 +60,11 @@ def sealed_files(store: StoreFolder, table: str) -> list[SealedFile]:
 
 
 def names(store: StoreFolder, table: str) -> list[int]:
-    """How far each file of TABLE was compacted."""
+    """Returns how far each file of TABLE was compacted."""
     return sorted(file.name.segment.compacted for file in sealed_files(store, table))
 
 
-def test_an_hour_becomes_a_file_of_each_table(store: StoreFolder) -> None:
+def test_an_hour_is_merged_into_one_file_of_each_table(store: StoreFolder) -> None:
     before = answers(store)
     assert names(store, "bins") == names(store, "sources") == [0] * 27
     assert hours_merged(store, AT_ELEVEN) == [9, 10]
@@ -74,7 +75,7 @@ def test_an_hour_becomes_a_file_of_each_table(store: StoreFolder) -> None:
     assert answers(store) == before
 
 
-def test_a_day_of_merged_hours_is_compacted_as_any_other(store: StoreFolder, tmp_path: Path) -> None:
+def test_a_day_of_merged_hours_is_compacted_like_any_other(store: StoreFolder, tmp_path: Path) -> None:
     before = bursts(store), counted(store)
     other = StoreFolder.create(tmp_path / "other")
     for host in HOSTS:
@@ -95,7 +96,7 @@ def test_a_day_of_merged_hours_is_compacted_as_any_other(store: StoreFolder, tmp
     assert names(store, "bins") == [2]
 
 
-def test_files_wait_for_whoever_follows(store: StoreFolder) -> None:
+def test_recent_files_wait_for_followers(store: StoreFolder) -> None:
     assert compacted(store, AT_ELEVEN).days == []
     later = SimpleNamespace(time_ns=lambda: time.time_ns() + FOLLOWED_NS)
     with mock.patch.object(files, "time", later):
@@ -108,7 +109,7 @@ def test_large_files_wait_for_the_end_of_the_day(store: StoreFolder) -> None:
 
 
 def test_rows_stay_in_order_of_time(tmp_path: Path) -> None:
-    """Where an hour of a recording has a large file, and the hours beside it have not."""
+    """An hour of a recording may have a large file while the adjacent hours have none."""
     store = StoreFolder.create(tmp_path / "store")
     hours = [traffic("a", hour) for hour in (8, 9, 10)]
     much = quiet(DAY + 9 * HOUR + 61 * S, 20_000, 100)
@@ -129,7 +130,7 @@ def test_rows_stay_in_order_of_time(tmp_path: Path) -> None:
 
 
 def test_hours_that_a_recorder_adds_to_wait(store: StoreFolder) -> None:
-    """And files of recordings of files, which another recording may replace."""
+    """So do files of recordings of files, which another recording may replace."""
     recorded(store, "file", *traffic("a", 9), boot_id=None)
     writer = f"{zlib.crc32(b'a9'):012x}"
     begin = lambda host, writer, number: Segment(host, DAY + 9 * HOUR, writer, 7)  # noqa: E731
@@ -146,7 +147,7 @@ def test_hours_that_a_recorder_adds_to_wait(store: StoreFolder) -> None:
 
 
 def test_a_day_with_a_recorder_that_died_keeps_every_row(tmp_path: Path) -> None:
-    """What is kept of a recording is decided over all of its day, once the next recorder has ended it."""
+    """The rows to keep of a recording are chosen over its whole day, once the next recorder has ended it."""
     store = StoreFolder.create(tmp_path / "store")
     recorded(store, "a9", *traffic("a", 9))
     recorded(store, "b9", *traffic("b", 9), counted_segments=2, complete=False, ended="")
@@ -158,7 +159,7 @@ def test_a_day_with_a_recorder_that_died_keeps_every_row(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("polls", [(0.0,), (0.0, FOLLOWED_NS / 1e9 + 1)])
-def test_followers_count_rows_once_or_say_that_some_may_be_missing(
+def test_followers_count_rows_once_or_report_that_some_may_be_missing(
     store: StoreFolder, polls: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1000.0]
@@ -175,7 +176,7 @@ def test_followers_count_rows_once_or_say_that_some_may_be_missing(
     follower.close()
 
 
-def test_what_is_not_shipped_waits(store: StoreFolder, tmp_path: Path) -> None:
+def test_files_that_are_not_shipped_wait(store: StoreFolder, tmp_path: Path) -> None:
     pytest.importorskip("obstore")
     from mburst.fleet.ship import ShipSettings, ship
     from mburst.fleet.target import open_target

@@ -1,4 +1,4 @@
-"""What a compacted store answers is what it answered before, for every question that it can still answer."""
+"""A compacted store gives the same answers as before to every question that it can still answer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ QUESTIONS = st.builds(
 
 
 def answerable(question: tuple[Any, ...], bin_ns: int) -> BurstDefinition | None:
-    """The definition that a question asks for; None where its width is none of a store of BIN_NS."""
+    """Returns the definition that a question asks for; None if its width is invalid for a store of BIN_NS."""
     threshold, release, width, joined, least = question
     width_ns = bin_ns if width is None else width * MS
     if width_ns % bin_ns or (7 * width_ns > 100 * MS and width is None and bin_ns != width_ns):
@@ -71,7 +71,7 @@ def answerable(question: tuple[Any, ...], bin_ns: int) -> BurstDefinition | None
     )
 
 
-# One-second sums, by the slow way: from all bins.
+# One-second sums, the slow way: from all bins.
 SUMS = f"""
 WITH windows AS (
     SELECT recording_id, clock_epoch, width, ts_ns // width * width AS ts_ns, sum(wire_bytes) AS wire_bytes
@@ -128,7 +128,7 @@ def test_same_bursts_before_and_after(case: dict[str, Any], questions: list[tupl
 
 @pytest.fixture
 def store(tmp_path: Path) -> StoreFolder:
-    """Three days of two hosts."""
+    """A store of three days of two hosts."""
     made = StoreFolder.create(tmp_path / "store")
     days_of_bursts(made)
     return made
@@ -141,7 +141,7 @@ def rows_of(store: StoreFolder, table: str) -> int:
 
 
 def test_join_of_wide_bins_and_senders_before(tmp_path: Path) -> None:
-    # Bins of 100 ms are joined over 5 of them; senders count as they were before the burst.
+    # Bins of 100 ms are joined over 5 of them; senders from before the burst are kept.
     store = StoreFolder.create(tmp_path / "store")
     noon = DAY + DAY_NS // 2
     rows = together(
@@ -167,7 +167,7 @@ def test_few_files_and_few_rows(store: StoreFolder) -> None:
     assert [day.detail.name for day in done.days] == ["BURSTS", "BURSTS", "ALL"]
     assert bursts(store) == before and counted(store) == sums
     assert len(sealed_files(store, "bins")) == 3  # one a day
-    # 5 bins of each burst, and the quiet ones within 50 ms of it: there are none.
+    # 5 bins of each burst; there are no quiet bins within 50 ms of it.
     assert rows_of(store, "bins") == 2 * (2 * 5 + 2000 + 5)
     assert rows_of(store, "steps") == 2 * 2 * (10 + 10 + 1)
     assert compacted(store).days == []
@@ -204,14 +204,14 @@ def test_later_ages_keep_sums_then_nothing(store: StoreFolder) -> None:
     assert counted(store) == [] and rows_of(store, "recordings") == 2
 
 
-def test_sums_agree_from_either_side(store: StoreFolder) -> None:
-    # The same sums, whether a day is reduced to them at once or by and by.
+def test_sums_do_not_depend_on_the_steps_of_compaction(store: StoreFolder) -> None:
+    # The sums are the same whether a day is reduced to them at once or step by step.
     before = counted(store)
     compacted(store, NOW + 100 * DAY_NS)
     assert counted(store) == before
 
 
-def test_says_what_it_cannot_answer(store: StoreFolder) -> None:
+def test_unanswerable_questions_are_refused_or_noted(store: StoreFolder) -> None:
     compacted(store)
     low, sentences = BurstDefinition(threshold=0.1), []
     with noting(sentences.append):
@@ -223,15 +223,15 @@ def test_says_what_it_cannot_answer(store: StoreFolder) -> None:
         with pytest.raises(UsageError, match="before 2024-10-06 00:00:00 UTC this store was compacted"):
             find_bursts(con, low, since_ns=DAY)
         noon = DAY + 12 * 3600 * S
-        assert find_bursts(con, low, recording="r0", since_ns=noon, until_ns=noon + 5 * MS)  # within what was kept
+        assert find_bursts(con, low, recording="r0", since_ns=noon, until_ns=noon + 5 * MS)  # within the kept bins
         for question in ({"bin_ns": 30 * MS}, {"join_ns": S}, {"link_bps": LINK // 4}):
             with pytest.raises(UsageError, match="compacted"):
                 find_bursts(con, BurstDefinition(**question), since_ns=DAY)
         assert len(find_bursts(con, BurstDefinition(link_bps=LINK * 2, threshold=0.25), since_ns=DAY)) == 6
 
 
-def test_what_was_not_counted_stays_null(tmp_path: Path) -> None:
-    # Retransmissions of one recording are NULL (--backend ebpf), of the other 0 or 3 a bin.
+def test_uncounted_values_stay_null(tmp_path: Path) -> None:
+    # Retransmissions of one recording are NULL (--backend ebpf), those of the other 0 or 3 a bin.
     store = StoreFolder.create(tmp_path / "store")
     for name, repeated in (("a", None), ("b", 3)):
         bins, senders = together(quiet(DAY + S, 20), incast(DAY + 3 * S))
@@ -247,8 +247,8 @@ def test_what_was_not_counted_stays_null(tmp_path: Path) -> None:
         ]
 
 
-def test_bins_that_are_not_in_order(tmp_path: Path) -> None:
-    # Segments of a later time come first, and in a merged day several recordings are in one row group.
+def test_bins_out_of_order_give_the_same_sums(tmp_path: Path) -> None:
+    # Segments of a later time come first, and a merged day has several recordings in one row group.
     sums = []
     for name, is_late in (("early", False), ("late", True)):
         store = StoreFolder.create(tmp_path / name)
@@ -261,7 +261,7 @@ def test_bins_that_are_not_in_order(tmp_path: Path) -> None:
     assert sums[0] == sums[1] and len(sums[0][0]) == 3 * 5
 
 
-def test_unknown_speed_is_merged_and_not_thinned(tmp_path: Path) -> None:
+def test_recordings_of_unknown_speed_are_merged_and_not_thinned(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store")
     recorded(store, "a", *incast(DAY + S), link_bps=None)
     compacted(store)
@@ -271,7 +271,7 @@ def test_unknown_speed_is_merged_and_not_thinned(tmp_path: Path) -> None:
 # --- what is left alone ---------------------------------------------------------------------------------------------
 
 
-def test_writers_that_may_come_back_are_left_alone(tmp_path: Path) -> None:
+def test_files_of_writers_that_may_continue_are_left_alone(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store")
     recorded(store, "whole", *incast(DAY + S))
     recorded(store, "uncounted", *incast(DAY + S), complete=False, ended="", counted_segments=1)
@@ -283,7 +283,7 @@ def test_writers_that_may_come_back_are_left_alone(tmp_path: Path) -> None:
     assert left == {"uncounted", "file"}
 
 
-def test_damaged_day_is_left_and_named(store: StoreFolder) -> None:
+def test_a_damaged_day_is_left_alone_and_named(store: StoreFolder) -> None:
     path = sealed_files(store, "bins")[0]
     content = bytearray(path.read_bytes())
     content[100] ^= 1
@@ -294,7 +294,7 @@ def test_damaged_day_is_left_and_named(store: StoreFolder) -> None:
     assert path.exists()
 
 
-def test_what_was_not_shipped_is_left(store: StoreFolder) -> None:
+def test_files_that_were_not_shipped_are_left_alone(store: StoreFolder) -> None:
     ledger = store.path / "shipped" / "0123456789abcdef.json"
     ledger.parent.mkdir()
     ledger.write_text(ledger_text({"receipt": set()}))
@@ -306,7 +306,7 @@ def test_what_was_not_shipped_is_left(store: StoreFolder) -> None:
     assert len(compacted(store).days) == 3
 
 
-def test_what_was_imported_late_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_age_of_late_imports_counts_from_the_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Rows of 2024 that were written 100 days later: they are kept for a day from then on.
     store, imported_ns = StoreFolder.create(tmp_path / "store"), DAY + 100 * DAY_NS
     begin = filenames.Segment
@@ -365,10 +365,10 @@ def test_size_takes_the_oldest_detail_first(store: StoreFolder) -> None:
     assert counted(store) == [] and done.bytes > 1
 
 
-# --- beside others --------------------------------------------------------------------------------------------------
+# --- while others run -----------------------------------------------------------------------------------------------
 
 
-def test_readers_keep_their_files(store: StoreFolder) -> None:
+def test_open_readers_keep_their_files(store: StoreFolder) -> None:
     with store.connect() as con:
         before = find_bursts(con)
         done = compact(store, KeepRules(), now_ns=NOW)
@@ -380,7 +380,7 @@ def test_readers_keep_their_files(store: StoreFolder) -> None:
     assert len(sealed_files(store, "bins")) == 3 and not list((store.path / "replaced").glob("*.json"))
 
 
-def test_two_at_once(store: StoreFolder) -> None:
+def test_several_compactions_at_once(store: StoreFolder) -> None:
     before = bursts(store)
     found = []
     threads = [threading.Thread(target=lambda: found.append(compact(store, KeepRules(), now_ns=NOW))) for _ in range(3)]
@@ -392,14 +392,14 @@ def test_two_at_once(store: StoreFolder) -> None:
     assert bursts(store) == before
 
 
-def test_followers_hear_nothing_of_it(store: StoreFolder) -> None:
+def test_followers_report_no_rows_of_compaction(store: StoreFolder) -> None:
     follower = TableFollower(store.path, "bins", look_for_sealed_s=0)
     compacted(store)
     assert follower.poll() == []
     follower.close()
 
 
-def test_writers_go_on(store: StoreFolder) -> None:
+def test_writers_continue_during_compaction(store: StoreFolder) -> None:
     before = counted(store)
     stop, wrote = threading.Event(), 0
 
@@ -419,7 +419,7 @@ def test_writers_go_on(store: StoreFolder) -> None:
     assert wrote and sum(row[1] for row in counted(store)) == sum(row[1] for row in before) + wrote
 
 
-def test_check_finds_all_sound_before_and_after_readers_are_gone(store: StoreFolder) -> None:
+def test_check_reports_a_sound_store_before_and_after_readers_end(store: StoreFolder) -> None:
     from mburst.sql.repair.checking import check
     from mburst.sql.repair.sums import compare_sums
 
@@ -431,7 +431,7 @@ def test_check_finds_all_sound_before_and_after_readers_are_gone(store: StoreFol
             assert found.is_sound and not found.remarks and found.recordings_compared == 2, found
 
 
-def test_rights_of_a_reader_that_may_not_write(store: StoreFolder) -> None:
+def test_a_reader_without_the_right_to_write(store: StoreFolder) -> None:
     compacted(store)
     assert os.access(store.path / "replaced" / "readers", os.R_OK)
     reading = replacing.begin_reading(store.path)

@@ -1,4 +1,5 @@
-"""Reports and investigations of a compacted store have the facts that they had before, wherever they are answered."""
+"""Reports and investigations of a compacted store have the same facts as before, for all times that they can still
+cover."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ WHOLE = DAY + 2 * DAY_NS  # from here on the store has every bin
 RECENT = WHOLE + DAY_NS // 2
 THRESHOLDS = (0.25, 0.5, 0.9)
 WIDTHS_NS = (MS // 2, MS, 7 * MS, 10 * MS, 25 * MS, 100 * MS)
-# Seconds from DAY, where a period of a rack begins, and how many it has: about PLACES, hours and days.
+# Begin of a period of a rack in seconds from DAY, and its length in seconds: near PLACES, hours and days.
 PERIODS = (
     (0, 86_400),
     (0, 3 * 86_400),
@@ -39,8 +40,8 @@ SEEDS = st.integers(0, 2**32)  # of a store and its questions: an example costs 
 
 
 def random_case(chance: random.Random) -> dict[str, Any]:
-    """As compactionlib.stores draws one. There is traffic across midnight, so that two days are compacted, and on the
-    day that is whole."""
+    """Returns a case like those of compactionlib.stores. It has traffic across midnight, so that two days are
+    compacted, and on the day that stays whole."""
     width = chance.choice(WIDTHS_NS)
     pieces = [
         [
@@ -57,7 +58,7 @@ def random_case(chance: random.Random) -> dict[str, Any]:
 
 
 def probes(seed: int) -> list[dict[str, Any]]:
-    """Of a path to the first host, wherever there is traffic: some of them late."""
+    """Returns probes of a path to the first host at all times with traffic, some of them late."""
     times = [place + k * 7 * MS + 1000 for place in (*PLACES, RECENT) for k in range(200)]
     return [
         {
@@ -76,7 +77,7 @@ def probes(seed: int) -> list[dict[str, Any]]:
 
 
 def make(folder: Path, case: dict[str, Any]) -> StoreFolder:
-    """A store of CASE, with probes."""
+    """Makes a store of CASE, with probes."""
     store = StoreFolder.create(folder / "store")
     for index, pieces in enumerate(case["recordings"]):
         widths = {name: case[name] for name in ("bin_ns", "source_bin_ns")}
@@ -87,7 +88,7 @@ def make(folder: Path, case: dict[str, Any]) -> StoreFolder:
 
 
 def facts(answer: Callable[[], Any]) -> Any:
-    """As JSON has them; what is wrong with the question, where it has no answer."""
+    """Returns the facts of an answer as in JSON, or the error if there is no answer."""
     try:
         return json.loads(json.dumps(answer().to_dict()))
     except MburstError as error:

@@ -1,4 +1,4 @@
-"""What a compacted store could answer wrongly is refused, noted, or right all the same."""
+"""Questions that a compacted store could answer wrongly are refused, answered with a note, or answered correctly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mburst.sql.format.filenames import Segment
 
 @pytest.fixture
 def store(tmp_path: Path) -> StoreFolder:
-    """Three days of two hosts."""
+    """A store of three days of two hosts."""
     made = StoreFolder.create(tmp_path / "store")
     days_of_bursts(made)
     return made
@@ -45,7 +45,7 @@ def test_senders_without_bins(tmp_path: Path) -> None:
 
 
 def test_late_rows_of_a_compacted_day_count_once(store: StoreFolder) -> None:
-    # A clock was set back by days: more rows of a recording come for a day that is compacted.
+    # A clock was set back by days: more rows of a recording arrive for a day that is already compacted.
     compacted(store)
     sums = counted(store)
     late_ns = NOW + 5 * DAY_NS
@@ -59,7 +59,7 @@ def test_late_rows_of_a_compacted_day_count_once(store: StoreFolder) -> None:
     assert [row[1] for row in counted(store)] == [sums[0][1] + 2, sums[1][1]]
 
 
-def test_a_day_that_goes_at_once_is_said_to_be_gone(store: StoreFolder) -> None:
+def test_a_day_that_is_removed_at_once_is_reported_as_compacted(store: StoreFolder) -> None:
     compacted(store, NOW + 800 * DAY_NS)
     assert counted(store) == [] and rows_of(store, "thinned") == 6
     with store.connect() as con, pytest.raises(UsageError, match="this store was compacted"):
@@ -67,7 +67,7 @@ def test_a_day_that_goes_at_once_is_said_to_be_gone(store: StoreFolder) -> None:
 
 
 def test_a_commit_that_fails_changes_nothing(store: StoreFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The rename is done, and the folder cannot be synced: the new files must not go while they count.
+    # The rename is done, and the folder cannot be synced: the new files must not be removed while they count.
     before, write, seen = (bursts(store), counted(store)), replacing._write, []
 
     def failing(path: Path, replaced: Any, aside: bool = False) -> None:
@@ -87,7 +87,7 @@ def test_a_commit_that_fails_changes_nothing(store: StoreFolder, monkeypatch: py
     assert seen and all(found == before for found in seen)
 
 
-def test_python_warns_of_what_is_left_out(store: StoreFolder) -> None:
+def test_python_warns_of_times_that_are_left_out(store: StoreFolder) -> None:
     compacted(store)
     opened = mburst.open(store.path)
     with pytest.warns(mburst.CompactedWarning, match="bursts before 2024-10-06 00:00:00 UTC are left out") as caught:
@@ -101,7 +101,7 @@ def test_python_warns_of_what_is_left_out(store: StoreFolder) -> None:
 
 
 def test_hours_after_midnight_count_once_and_are_refused(store: StoreFolder) -> None:
-    # What is known of a day that was compacted has the time of its beginning, and holds for all of it.
+    # The facts about a compacted day are stored with the time of its beginning, and hold for all of it.
     noon = DAY + 12 * 3600 * S
     opened = mburst.open(store.path)
     before = opened.rack_report("r1", since=noon - 60 * S, until=noon + 60 * S).to_dict()
@@ -113,10 +113,10 @@ def test_hours_after_midnight_count_once_and_are_refused(store: StoreFolder) -> 
         opened.report(since=noon - 60 * S, until=noon + 60 * S)
     assert (
         len(opened.bursts(threshold=0.1, host="host-r0", since=noon, until=noon + 5 * MS)) == 1
-    )  # within what was kept
+    )  # within the kept bins
 
 
-def test_metrics_begin_where_every_bin_is(store: StoreFolder) -> None:
+def test_metrics_begin_where_every_bin_is_kept(store: StoreFolder) -> None:
     from mburst.agent.metrics.meter import Meter
 
     compacted(store)
@@ -140,7 +140,7 @@ def test_canary_bursts_of_a_compacted_day_are_not_read(store: StoreFolder) -> No
         canary.connected(store, run)
 
 
-def test_shipping_names_days_that_were_compacted_before(store: StoreFolder, tmp_path: Path) -> None:
+def test_shipping_names_rows_that_were_compacted_before(store: StoreFolder, tmp_path: Path) -> None:
     pytest.importorskip("obstore")
     from mburst.fleet.ship import ShipSettings, ship
     from mburst.fleet.target import open_target

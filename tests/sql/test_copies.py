@@ -1,5 +1,5 @@
-"""Stores that were copied: files twice, logs of an earlier moment, names that are patterns. Nothing counts twice,
-nothing is taken away."""
+"""Copied stores have duplicate files, logs of an earlier moment, and names that look like patterns. No row counts
+twice, and none is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCHES, ROWS = 4, 5
 
 
 def dead_log(store: StoreFolder) -> tuple[Path, list[int]]:
-    """The log of a writer that died; where each of its frames ends."""
+    """Returns the log of a writer that died, and where each of its frames ends."""
     log = HotLog(store.path, "bins", filenames.new_segment("cache-1", filenames.new_writer(), 0), "r1")
     ends = [log.path.stat().st_size]
     for at in range(BATCHES):
@@ -32,15 +32,16 @@ def dead_log(store: StoreFolder) -> tuple[Path, list[int]]:
 
 
 def counted(store: StoreFolder, since_ns: int | None = None) -> tuple[int, int, list[str]]:
-    """Rows, distinct rows, and reasons of what is damaged."""
+    """Returns the number of rows, the number of distinct rows, and the reasons of damaged files."""
     with store.connect(since_ns=since_ns) as connection:
         [(count, distinct)] = connection.execute("SELECT count(*), count(DISTINCT ts_ns) FROM bins").fetchall()
         return count, distinct, [why for (why,) in connection.execute("SELECT reason FROM damaged_files").fetchall()]
 
 
 @pytest.mark.parametrize("batches", [-1, 0, 2, BATCHES])
-def test_a_log_that_comes_back_takes_nothing_from_its_sealed_files(tmp_path: Path, batches: int) -> None:
-    """As a copy has it that was made while the segment was sealed: the log of before, the sealed files of after."""
+def test_a_restored_log_removes_no_row_of_its_sealed_files(tmp_path: Path, batches: int) -> None:
+    """A copy that was made while the segment was sealed has such files: the log from before, the sealed files from
+    after."""
     store = StoreFolder.create(tmp_path / "store")
     path, ends = dead_log(store)
     content = path.read_bytes()
@@ -55,7 +56,7 @@ def test_a_log_that_comes_back_takes_nothing_from_its_sealed_files(tmp_path: Pat
     assert counted(store) == before
 
 
-def test_a_damaged_log_that_comes_back_is_named_and_takes_nothing_either(tmp_path: Path) -> None:
+def test_a_restored_damaged_log_is_named_and_removes_no_row(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store")
     path, ends = dead_log(store)
     content = bytearray(path.read_bytes())
@@ -69,8 +70,8 @@ def test_a_damaged_log_that_comes_back_is_named_and_takes_nothing_either(tmp_pat
     assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
 
 
-def test_sealed_files_of_a_seal_that_was_cut_short_do_not_count(tmp_path: Path) -> None:
-    """One of its files has its name, another has not yet, or is damaged."""
+def test_files_of_an_interrupted_seal_do_not_count(tmp_path: Path) -> None:
+    """One of the files has its final name; another does not exist yet, or is damaged."""
     store = StoreFolder.create(tmp_path / "store")
     path, _ = dead_log(store)
     content = path.read_bytes()
@@ -87,7 +88,7 @@ def test_sealed_files_of_a_seal_that_was_cut_short_do_not_count(tmp_path: Path) 
     assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
 
 
-def test_a_file_that_is_there_twice_counts_once_and_is_named(tmp_path: Path) -> None:
+def test_a_duplicate_file_counts_once_and_is_named(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store")
     dead_log(store)
     store.seal()
@@ -106,7 +107,7 @@ def test_a_file_that_is_there_twice_counts_once_and_is_named(tmp_path: Path) -> 
     ("name", "twin"),
     [("st?re", "stare"), ("st*re", "stare"), ("st[or]e", "stoe"), ("st\nre 'x' \"y\"", "stare"), ("**", "stare")],
 )
-def test_the_name_of_a_folder_is_no_pattern(tmp_path: Path, name: str, twin: str) -> None:
+def test_the_name_of_a_folder_is_not_a_pattern(tmp_path: Path, name: str, twin: str) -> None:
     store = StoreFolder.create(tmp_path / name)
     dead_log(store)
     store.seal()
@@ -115,7 +116,7 @@ def test_the_name_of_a_folder_is_no_pattern(tmp_path: Path, name: str, twin: str
     assert check(store.path).is_sound
 
 
-def test_a_name_with_numbers_that_no_time_has_is_none_that_mburst_gives(tmp_path: Path) -> None:
+def test_a_name_with_an_invalid_time_is_not_a_file_name_of_mburst(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store")
     path, _ = dead_log(store)
     path.rename(path.with_name(f"cache-1-{'9' * 20}-0123456789ab-0.log"))

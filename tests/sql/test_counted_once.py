@@ -1,5 +1,5 @@
-"""What the queues of a switch counted stands in the windows of one collection, however many reported it, and of
-whatever widths."""
+"""Counts of a switch's queues are in the windows of one collection only, however many collections report them, and
+whatever their widths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Window = dict[str, Any]
 
 
 class Feed(NamedTuple):
-    """Windows of `width` ms from `start` ms on, one behind the other but for those in `holes`, which have no window."""
+    """Consecutive windows of `width` ms from `start` ms on; those in `holes` are left out."""
 
     batch: str
     queue: str
@@ -69,7 +69,7 @@ FEEDS = st.lists(
 
 @pytest.fixture(scope="module")
 def reported() -> Iterator[Any]:
-    """The usable windows of rows of `queues`, as the store's macro has them."""
+    """Returns the usable windows of rows of `queues`, by the store's macro."""
     with views.in_memory() as con:
 
         def found(given: list[Window]) -> list[Window]:
@@ -97,7 +97,7 @@ def has(window: Window) -> frozenset[str]:
 
 
 def counting(given: list[Window]) -> dict[tuple[Any, ...], dict[str, int | None]]:
-    """The same, slowly: by queue and window, what each counter has in it."""
+    """Returns the same, slowly: the counts of each counter, by queue and window."""
     collections: dict[tuple[str, str], list[Window]] = defaultdict(list)
     found: dict[tuple[Any, ...], dict[str, int | None]] = {}
     for window in given:
@@ -154,9 +154,9 @@ def test_no_moment_counts_twice_and_no_depth_is_lost(reported: Any, feeds: list[
     assert len(found) == len(counting(given)) and all(row["depth_bytes"] == 7 for row in found)
 
 
-def test_what_one_collection_says_stays_as_it_is(reported: Any) -> None:
-    """Also where two follow each other, or count different things; and where windows overlap, since its counters change
-    at different times."""
+def test_the_counts_of_one_collection_are_not_changed(reported: Any) -> None:
+    """This also holds if two collections follow each other or count different things, and if windows overlap since the
+    counters of a collection change at different times."""
     first = Feed("a", "0", 10, 0, 50, frozenset({7}), COUNTERS)
     given = first.windows() + first._replace(batch="b", start=500).windows()
     assert sum(row["dropped_packets"] for row in reported(given)) == 10 * (2 * 50 - 2)
@@ -174,13 +174,13 @@ def test_windows_of_two_widths_in_one_collection_count_once(reported: Any) -> No
 
 
 @pytest.mark.parametrize("invented", [{"dropped_packets": 2**50}, {"max_bytes": 2**61}])
-def test_what_nobody_believes_takes_no_count_from_others(reported: Any, invented: dict[str, int]) -> None:
+def test_impossible_windows_take_no_count_from_others(reported: Any, invented: dict[str, int]) -> None:
     true = Feed("b", "0", 10, 0, 50, frozenset(), COUNTERS).windows()
     others = [{**window, **invented} for window in Feed("a", "0", 10, 5, 50, frozenset(), COUNTERS).windows()]
     assert sum(row["dropped_packets"] for row in reported([*true, *others])) == 500
 
 
-def test_drops_of_several_collections_are_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drops_of_several_collections_count_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = StoreFolder.create(tmp_path / "store")
     for batch, width, start in (("a", 1000, 0), ("b", 1000, 400), ("c", 10, 0)):
         write(store, "queues", *Feed(batch, "0", width, start, 10_000 // width, frozenset(), COUNTERS).windows())

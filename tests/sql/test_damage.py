@@ -1,4 +1,4 @@
-"""What is damaged in a store is left out, named, and never sealed, removed or waited for."""
+"""Damaged parts of a store are left out and named, and are never sealed, removed or waited for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEGMENT = "cache-1-01700000000000000000-0123456789ab-0"
 
 
 def damage_hot(store: StoreFolder, change: Any) -> Path:
-    """The log of a writer that died, after CHANGE of its bytes."""
+    """Returns the log of a writer that died, with its bytes changed by CHANGE."""
     segment = filenames.new_segment("cache-1", filenames.new_writer(), 0)
     log = HotLog(store.path, "bins", segment, "r1")
     for at in range(3):
@@ -39,12 +39,12 @@ def flipped(content: bytearray, at: int) -> bytearray:
     [
         (lambda content: flipped(content, len(content) - 9), 2),
         (lambda content: flipped(content, len(content) // 2), 2),
-        (lambda content: flipped(content, 12), 3),  # a length: the frame is found again behind it
+        (lambda content: flipped(content, 12), 3),  # a length: the next frame is found again
         (lambda content: content[: len(content) // 2] + bytes(len(content) - len(content) // 2), 1),
         (lambda content: b"x" * len(content), 0),
     ],
 )
-def test_a_damaged_hot_log_costs_its_bad_batches_and_is_kept(tmp_path: Path, change: Any, left: int) -> None:
+def test_a_damaged_hot_log_loses_only_its_bad_batches_and_is_kept(tmp_path: Path, change: Any, left: int) -> None:
     store = StoreFolder.create(tmp_path / "store")
     path = damage_hot(store, change)
     content = path.read_bytes()
@@ -56,7 +56,7 @@ def test_a_damaged_hot_log_costs_its_bad_batches_and_is_kept(tmp_path: Path, cha
     with pytest.raises(MburstError) as caught:
         store.seal()
     assert str(path) in str(caught.value) and "\n" not in str(caught.value) and caught.value.hint
-    write(store, "bins", {"ts_ns": T0 + 9})  # others go on writing, and leave it alone
+    write(store, "bins", {"ts_ns": T0 + 9})  # others continue to write, and leave it alone
     assert path.read_bytes() == content
     assert store.connect().execute("SELECT count(*) FROM bins").fetchall() == [(left + 1,)]
 
@@ -70,7 +70,7 @@ def test_an_empty_log_is_an_empty_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 3, 100, -1])
-def test_a_damaged_sealed_file_costs_itself(tmp_path: Path, keep: int) -> None:
+def test_a_damaged_sealed_file_loses_only_its_own_rows(tmp_path: Path, keep: int) -> None:
     store = StoreFolder.create(tmp_path)
     write(store, "bins", {"ts_ns": T0})
     write(store, "bins", {"ts_ns": T0 + 1})
@@ -93,7 +93,7 @@ def test_a_sealed_file_is_verified_once_and_again_when_it_has_changed(
     digest = verified.digest
     monkeypatch.setattr(verified, "digest", lambda path: looked.append(path) or digest(path))
     store.connect()
-    assert looked == []  # its writer has
+    assert looked == []  # its writer has verified it
     os.utime(path)
     store.connect(), store.connect()
     assert looked == [path]
@@ -115,7 +115,7 @@ def test_a_sealed_file_is_verified_once_and_again_when_it_has_changed(
         f"bins/date=2023-11-14/{verified.LEDGER}",
     ],
 )
-def test_what_is_no_file_is_seen_before_it_is_opened(tmp_path: Path, make: Any, place: str) -> None:
+def test_special_files_are_left_out_without_being_opened(tmp_path: Path, make: Any, place: str) -> None:
     store = StoreFolder.create(tmp_path)
     write(store, "bins", {"ts_ns": T0})
     with store.writer("bins", host="cache-1", rack="r1") as writer:
@@ -134,7 +134,7 @@ def test_what_is_no_file_is_seen_before_it_is_opened(tmp_path: Path, make: Any, 
 @pytest.mark.parametrize(
     "marker", [b"", b"{", b"\xff\xfe", b"[" * 4000, b'{"format": "2"}', b'{"format": true}', b"[2]", b"9" * 4096]
 )
-def test_a_marker_that_does_not_say_is_named(tmp_path: Path, marker: bytes) -> None:
+def test_an_invalid_marker_is_named(tmp_path: Path, marker: bytes) -> None:
     (tmp_path / "mburst.json").write_bytes(marker)
     with pytest.raises(MburstError, match=r"mburst\.json: damaged") as caught:
         StoreFolder.open(tmp_path)
@@ -142,7 +142,7 @@ def test_a_marker_that_does_not_say_is_named(tmp_path: Path, marker: bytes) -> N
 
 
 @pytest.mark.parametrize(("version", "hint"), [(1, "mburst migrate"), (3, "a newer one")])
-def test_another_format_is_refused_in_a_sentence(tmp_path: Path, version: int, hint: str) -> None:
+def test_another_format_is_refused_with_a_hint(tmp_path: Path, version: int, hint: str) -> None:
     (tmp_path / "mburst.json").write_text(f'{{"format": {version}}}')
     for open_ in (StoreFolder.open, StoreFolder.create):
         with pytest.raises(MburstError, match=f"a store of format {version}") as caught:

@@ -1,4 +1,5 @@
-"""Following a table: every row once, in the writers' order, however writing, sealing and looking fall together."""
+"""A follower of a table gets every row once, in the writers' order, in whatever order writing, sealing and polling
+happen."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def test_a_torn_batch_waits_for_its_rest(tmp_path):
     writer.close()
 
 
-def test_damage_is_said_and_the_rest_goes_on(tmp_path):
+def test_damage_is_reported_and_the_rest_is_followed(tmp_path):
     store = StoreFolder.create(tmp_path / "store")
     tail = TableFollower(store.path, "bins")
     folder = store.path / "hot" / "bins"
@@ -92,7 +93,7 @@ def test_damage_is_said_and_the_rest_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize("rack, wanted", [("r1", [1]), ("r2", [2]), (None, [1, 2])])
-def test_a_rack_by_itself(tmp_path, rack, wanted):
+def test_a_single_rack_is_followed(tmp_path, rack, wanted):
     store = StoreFolder.create(tmp_path / "store")
     tail = TableFollower(store.path, "bins", rack)
     for at, name in ((1, "r1"), (2, "r2")):

@@ -1,4 +1,4 @@
-"""Frames of a hot log: what was written is read, what was not is damage or a torn end, wherever the bytes are wrong."""
+"""Frames of a hot log are read as written; wrong bytes anywhere are damage or a torn end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that is full or cannot be written: one line, and nothing that was acknowledged is lost."""
+"""A disk that is full or read-only gives one line of error, and no acknowledged row is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = 1000
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts a file system in memory with the given options, and takes it down after the test."""
+    """Mounts a file system in memory with the given options, and unmounts it after the test."""
     with ExitStack() as mounted:
         numbers = itertools.count()
         yield lambda options: mounted.enter_context(tmpfs(tmp_path / f"disk-{next(numbers)}", options))
@@ -41,7 +41,7 @@ def seen(store: StoreFolder) -> int:
 
 
 def fill(folder: Path) -> None:
-    """Leave no room on a disk."""
+    """Leaves no room on a disk."""
     with open(folder / "filler", "wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
         while True:
             filler.write(b"x" * 4096)
@@ -64,7 +64,7 @@ def test_appends_until_the_disk_is_full(disk: Callable[[str], Path]) -> None:
     writer.close()
     assert acknowledged > 5 * ROWS
     assert seen(store) == acknowledged
-    fill(folder)  # what the torn batch had taken is free again
+    fill(folder)  # the bytes of the torn batch are free again
     with pytest.raises(MburstError) as caught:
         store.seal()
     check_message(caught.value, folder, "No space left on device")

@@ -1,5 +1,5 @@
-"""Files in a store that somebody else made, with names and checksums as mburst gives them: each is named, what it holds
-reaches nobody, memory stays what the file has of bytes, and no verb ends otherwise than with a line."""
+"""Files that somebody else put into a store, with valid names and checksums: each is named, its rows reach nobody,
+memory is bounded by the bytes of the file, and every verb ends with a line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def replaced(column: str, array: Any) -> pa.Table:
 
 
 def of_one_value(count: int) -> pa.Table:
-    """COUNT equal rows, which take hardly a byte where they are encoded."""
+    """Returns COUNT equal rows, which take hardly a byte when encoded."""
     table = one()
     return pa.Table.from_arrays([pa.repeat(column[0], count) for column in table.columns], schema=table.schema)
 
@@ -70,7 +70,7 @@ def stream(table: pa.Table, **options: Any) -> bytes:
 
 
 def patched(old: bytes, new: bytes) -> bytes:
-    """A batch whose interface is 77 letters z, with some of its bytes replaced."""
+    """Returns a batch whose interface is 77 letters z, with some of its bytes replaced."""
     raw = stream(one(interface="z" * 77))
     assert old in raw
     return raw.replace(old, new)
@@ -141,18 +141,18 @@ HEADERS = {
 
 
 def named(err: str, path: Path) -> bool:
-    """Whether one line names the file, and each other line is one of ours."""
+    """Returns whether exactly one line names the file, and all lines are ours."""
     lines = err.splitlines()
     return sum(str(path) in line for line in lines) == 1 and all(line.startswith("mburst: ") for line in lines)
 
 
 def aside(store: StoreFolder, path: Path) -> Path:
-    """Where a repair moves the file at PATH."""
+    """Returns where a repair moves the file at PATH."""
     return store.path / "damaged" / path.relative_to(store.path)
 
 
 def count(store: StoreFolder, capsys: Any) -> tuple[int, str]:
-    """Rows of bins as `mburst sql` has them, and what else it printed."""
+    """Returns the number of rows of bins by `mburst sql`, and its other output."""
     assert main(["sql", str(store.path), COUNT, "--json"]) in (0, 1)
     printed = capsys.readouterr()
     [row] = json.loads(printed.out)
@@ -161,7 +161,8 @@ def count(store: StoreFolder, capsys: Any) -> tuple[int, str]:
 
 
 def every_verb_names(store: StoreFolder, paths: list[Path], capsys: Any, sound: int) -> None:
-    """What asks and checks names all of PATHS and goes on; after a repair, what was set aside is named."""
+    """Asserts that verbs that query or check name all of PATHS and continue, and that after a repair the files that
+    were set aside are named."""
     pool = pa.default_memory_pool()
     before = pool.bytes_allocated()
     found, err = count(store, capsys)
@@ -178,7 +179,7 @@ def every_verb_names(store: StoreFolder, paths: list[Path], capsys: Any, sound: 
     assert main(["check", str(store.path)]) == 0
 
 
-def test_logs_that_hold_something_else(store: StoreFolder, capsys: Any) -> None:
+def test_logs_with_foreign_content_are_named(store: StoreFolder, capsys: Any) -> None:
     tail = TableFollower(store.path, "bins")
     paths = {case: put_log(store, make(), header()) for case, make in BATCHES.items()}
     paths |= {case: put_log(store, [], text) for case, text in HEADERS.items()}
@@ -192,7 +193,7 @@ def test_logs_that_hold_something_else(store: StoreFolder, capsys: Any) -> None:
     every_verb_names(store, list(paths.values()), capsys, SOUND + 1)
 
 
-def test_columns_of_a_newer_mburst_are_passed_over_whatever_they_are_called(store: StoreFolder, capsys: Any) -> None:
+def test_columns_of_a_newer_mburst_are_ignored_whatever_their_name(store: StoreFolder, capsys: Any) -> None:
     put_log(store, [stream(one().append_column("x\"; COPY (SELECT 1) TO 'x'; --", pa.array([1])))], header())
     assert count(store, capsys) == (SOUND + 1, "")
 
@@ -226,7 +227,7 @@ SEALED: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
 }
 
 
-def test_sealed_files_that_hold_something_else(store: StoreFolder, capsys: Any) -> None:
+def test_sealed_files_with_foreign_content_are_named(store: StoreFolder, capsys: Any) -> None:
     paths = []
     for make in SEALED.values():
         content, options = make()
@@ -236,7 +237,7 @@ def test_sealed_files_that_hold_something_else(store: StoreFolder, capsys: Any) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a ledger to another user, which takes root")
-def test_nobody_else_says_to_root_that_a_file_was_verified(store: StoreFolder, capsys: Any) -> None:
+def test_root_does_not_trust_the_ledger_of_another_user(store: StoreFolder, capsys: Any) -> None:
     path = put_sealed(store, one(rack="r2"))
     verified.remember(path)
     os.chown(path.parent.parent / verified.LEDGER, 64_999, 64_999)
@@ -244,7 +245,7 @@ def test_nobody_else_says_to_root_that_a_file_was_verified(store: StoreFolder, c
 
 
 def page_header_lost() -> bytes:
-    """A file whose footer is sound, and whose first page is not."""
+    """Returns a file with a sound footer and a damaged first page."""
     sink = pa.BufferOutputStream()
     pq.write_table(one(), sink, store_schema=False)
     content = bytearray(sink.getvalue().to_pybytes())
@@ -253,8 +254,8 @@ def page_header_lost() -> bytes:
 
 
 @pytest.mark.parametrize("content", [SEALED["no Parquet"]()[0], page_header_lost()], ids=["no Parquet", "a page lost"])
-def test_what_only_the_database_finds_is_named(store: StoreFolder, content: bytes, capsys: Any) -> None:
-    """As of who owns the store: the ledger says that the file was verified."""
+def test_a_file_that_only_the_database_finds_damaged_is_named(store: StoreFolder, content: bytes, capsys: Any) -> None:
+    """The owner of the store could make such a file: its ledger says that the file was verified."""
     path = put_sealed(store, content)
     verified.remember(path)
     assert main(["sql", str(store.path), "SELECT max(hash(b)) FROM bins b"]) == 1

@@ -1,5 +1,5 @@
-"""Spans that overlap or touch become one, wherever SQL joins them: also where several begin and end at the same time,
-as bursts on both ports of a bond do. Of such rows no order is certain, and two windows may have different ones."""
+"""Wherever SQL joins spans, those that overlap or touch become one, even if several begin and end at the same time, as
+bursts on both ports of a bond do. The order of such rows is not defined, and may differ between two windows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from places import ROOT
 
 from mburst.analysis.model.envelope import merge_intervals
 
-SEEDS = range(20)  # one in five made a mistake of what relied on an order
+SEEDS = range(20)  # a query that relied on an order failed with one seed in five
 
 TIMES = ("sql/partition/contention.sql", "reached", "times", "rack, host, 1 AS hosts, 0 AS bursting")
 LOSS = ("sql/queries/fleet/09_loss.sql", "reached", "of_hosts", "rack, host")
@@ -24,13 +24,13 @@ def text(path: str) -> str:
 
 
 def steps(path: str, first: str, last: str, columns: str) -> str:
-    """The rows of the step LAST of a query, from its step FIRST on, which asks `heard`."""
+    """Returns the rows of the step LAST of a query, which reads `heard` from its step FIRST on."""
     [found] = re.findall(rf"^\), ({first} AS \(.*?\), {last} AS \(.*?^\))", text(path), re.MULTILINE | re.DOTALL)
     return f"WITH heard AS (SELECT {columns}, start_ns, end_ns FROM given), {found} SELECT start_ns, end_ns FROM {last}"
 
 
 def statement(path: str, name: str) -> str:
-    """The statement of a file that makes the table or view NAME."""
+    """Returns the statement of a file that makes the table or view NAME."""
     [found] = re.findall(rf"CREATE (?:OR REPLACE )?(?:TEMP )?(?:VIEW|TABLE) {name} AS.*?;", text(path), re.DOTALL)
     return str(found)
 
@@ -67,7 +67,7 @@ def spans(chance: random.Random) -> list[tuple[int, int]]:
     [HOST_BURSTS, COVERAGE, KEPT, steps(*TIMES), steps(*LOSS)],
     ids=["host_bursts", "coverage", "kept", "contention", "loss"],
 )
-def test_spans_that_begin_and_end_alike_are_joined_too(sql: str) -> None:
+def test_spans_with_the_same_begin_and_end_are_joined(sql: str) -> None:
     for seed in SEEDS:
         given = spans(random.Random(seed))
         rows = pa.table({"start_ns": [start for start, _ in given], "end_ns": [end for _, end in given]})

@@ -1,4 +1,4 @@
-"""What was acknowledged survives kill -9, once each, wherever it hits: the writer, the seal, the seal after that."""
+"""Acknowledged rows survive kill -9, once each, at any step: of the writer, of the seal, and of the seal after that."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def in_memory() -> Iterator[Path]:
 
 
 def seen(store: StoreFolder) -> list[int]:
-    """`bytes` of all rows, sorted, by way of what `connect` reads."""
+    """Returns `bytes` of all rows, sorted, from the files that `connect` reads."""
     found = segments.snapshot(store.path, "bins", segments.FileSelection())
     assert found.damage == []
     tables = [*(log.rows for log in found.logs), *(pq.ParquetFile(file.path).read() for file in found.files)]
@@ -40,7 +40,8 @@ def seen(store: StoreFolder) -> list[int]:
 
 
 def check(store: StoreFolder, acknowledged: int) -> None:
-    """Readers see what was acknowledged (and at most one batch that was just being), as it is and when it is sealed."""
+    """Asserts that readers see the acknowledged rows, and at most the one batch that was being acknowledged, before and
+    after sealing."""
     found = seen(store)
     assert found == list(range(len(found))) and acknowledged <= len(found) <= acknowledged + 7
     store.seal()
@@ -60,7 +61,7 @@ def test_a_writer_killed_at_every_step(killer: Killer, in_memory: Path) -> None:
         if not answer["killed"]:
             assert answer["code"] == 0 and answer["acknowledged"] == TOTAL
             break
-    assert step > 40  # there were that many places to die in
+    assert step > 40  # so many places to be killed at
 
 
 def test_a_seal_killed_at_every_step(killer: Killer, in_memory: Path) -> None:
@@ -93,7 +94,7 @@ def test_a_writer_killed_at_any_time(killer: Killer, tmp_path: Path) -> None:
         check(store, answer["acknowledged"])
 
 
-def test_the_log_of_a_writer_that_lives_is_left_alone(tmp_path: Path) -> None:
+def test_the_log_of_a_live_writer_is_left_alone(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path)
     with store.writer("bins", host="cache-1", rack="r1") as writer:
         writer.append(rows("bins", {"bytes": 0}))
@@ -105,7 +106,7 @@ def test_the_log_of_a_writer_that_lives_is_left_alone(tmp_path: Path) -> None:
     assert seen(store) == [0, 1, 2]
 
 
-def test_the_next_writer_seals_what_a_dead_one_left(killer: Killer, tmp_path: Path) -> None:
+def test_the_next_writer_seals_the_log_of_a_dead_one(killer: Killer, tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path)
     answer = killer.order(store=str(store.path), work="endless", seconds=0.1)
     with store.writer("bins", host="cache-2", rack="r2") as writer:

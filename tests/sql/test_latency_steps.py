@@ -1,4 +1,4 @@
-"""Probes that compaction removes leave sums of their seconds, of which latencies within 1 % are asked for years."""
+"""Compaction replaces probes by sums of seconds, from which latencies are known within 1 % for years."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROBE = st.fixed_dictionaries(
     {
         "dst": st.sampled_from(["b", "c"]),
         "at_ns": st.integers(0, 5 * S),
-        # of application probes: negative where a clock was set back between the stamps, which measure nothing then
+        # of application probes: negative if a clock was set back between the stamps, which then measure nothing
         "latency_ns": st.one_of(st.none(), st.integers(-1000, 1000), st.integers(1, 10**12)),
     }
 )
@@ -35,7 +35,7 @@ ALL = "SELECT * FROM path_quantiles ORDER BY src, dst"
 
 
 def probed(store: StoreFolder, probes: list[dict[str, Any]], begun_ns: int = DAY) -> None:
-    """Probes of the store's first day, which came at BEGUN_NS; latency_ns of None: lost."""
+    """Writes probes of the store's first day, which arrived at BEGUN_NS; a latency_ns of None is a lost probe."""
     begin = lambda host, writer, number: Segment(host, begun_ns, writer, number)  # noqa: E731
     with mock.patch.object(filenames, "new_segment", begin), store.writer("probes") as writer:
         writer.append(
@@ -66,14 +66,14 @@ def asked(store: StoreFolder, query: str) -> list[dict[str, Any]]:
 
 
 def nearest_rank(ordered: list[int], share: float) -> int | None:
-    """As known_quantile has it."""
+    """Returns the quantile by the rule of known_quantile."""
     if share > 0.5 and len(ordered) * (1 - share) < 1 - 1e-9:
         return None
     return ordered[max(math.ceil(round(len(ordered) * share, 9)), 1) - 1]
 
 
 def check(found: list[dict[str, Any]], probes: list[dict[str, Any]]) -> None:
-    """Against sorted lists."""
+    """Compares the rows found with sorted lists."""
     paths: dict[str, list[int | None]] = defaultdict(list)
     for one in probes:
         paths[one["dst"]].append(one["latency_ns"])
@@ -126,8 +126,8 @@ def test_probes_that_are_imported_late_are_kept_from_then_on(tmp_path: Path) -> 
         assert len(asked(store, "FROM probes")) == left
 
 
-def test_buckets_hold_what_they_say(tmp_path: Path) -> None:
-    """Each value, and its neighbours' edges, over the whole range."""
+def test_buckets_keep_values_within_the_stated_error(tmp_path: Path) -> None:
+    """The values are powers of ten and their neighbours, over the whole range."""
     values = [0, *(sign * (10**k + d) for k in range(18) for d in (0, 1) for sign in (-1, 1))]
     store = StoreFolder.create(tmp_path / "store")
     listed = ", ".join(f"({value})" for value in values)
@@ -136,7 +136,7 @@ def test_buckets_hold_what_they_say(tmp_path: Path) -> None:
     assert [row["ns"] for row in found] == sorted(row["ns"] for row in found)
 
 
-def test_python_says_which_probes_are_left_out(tmp_path: Path) -> None:
+def test_python_warns_which_probes_are_left_out(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store")
     probed(store, [{"dst": "b", "at_ns": i, "latency_ns": 1000} for i in range(9)])
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""The links of a time, and the times in which each holds, beside the slow definition."""
+"""The links at a time, and the times in which each holds, compared with a slow definition."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_links_of_a_time_are_those_of_the_slow_definition(con: Any, rows: list[d
         assert sorted(b for b, since, until in periods if since <= at and (until is None or at < until)) == expected
 
 
-def test_a_store_with_many_reports_of_links(tmp_path: Any) -> None:
-    """A row for each report, whatever names it too."""
+def test_each_report_of_a_link_has_one_period(tmp_path: Any) -> None:
+    """A link that two origins report at the same time has one row."""
     store = StoreFolder.create(tmp_path / "store")
     write(
         store,

@@ -1,4 +1,4 @@
-"""`mburst sql` reads the store and nothing else, and no other connection that mburst makes can do more."""
+"""`mburst sql` reads only the store, and no other connection that mburst makes can do more."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mburst.machine import available_memory
 from mburst.sql import StoreFolder, in_memory, lockdown, names
 from mburst.sql.lockdown import check
 
-# What a statement may not be. SECRET is a file beside the store, OUT one that must not come to be.
+# Statements that are not allowed. SECRET is a file beside the store, OUT one that must not be created.
 STATEMENTS = [
     "COPY (SELECT 42) TO 'OUT'",
     "COPY bins FROM 'SECRET'",
@@ -70,7 +70,7 @@ STATEMENTS = [
     "SELECT 1; COPY (SELECT 42) TO 'OUT'",
 ]
 
-# SELECTs that would read or write something else: the database refuses them, whatever the statement is.
+# SELECTs that would read or write something else: the database refuses them, independently of the check of statements.
 LEADS_OUT = [
     "SELECT * FROM read_text('SECRET')",
     "SELECT * FROM read_blob('SECRET')",
@@ -137,7 +137,7 @@ def store(tmp_path_factory) -> StoreFolder:
 
 @pytest.fixture(scope="module")
 def connected(store):
-    """A connection for what changes nothing in it."""
+    """A connection for tests that change nothing in it."""
     with store.connect() as con:
         yield con
 
@@ -148,7 +148,7 @@ def sealed(store: StoreFolder) -> Path:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> dict[str, str]:
-    """What stands in the statements, by placeholder. Whoever connects to the port is met by a listening socket."""
+    """The values of the placeholders in the statements. A socket listens on the port."""
     secret = tmp_path / "secret"
     secret.write_text("a,b\nprecious,1\n")
     (tmp_path / "secret.csv").write_text("a,b\nprecious,1\n")
@@ -171,27 +171,28 @@ def test_statements_that_do_not_read_are_refused(connected, outside, tmp_path, q
     except UsageError as error:
         assert "is not allowed: `mburst sql` only reads the store" in str(error)
     except duckdb.ParserException:
-        pass  # of what this version of DuckDB does not know
+        pass  # a statement that this version of DuckDB does not know
     else:
         pytest.fail("allowed")
     assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize("query", STATEMENTS)
-def test_the_database_itself_does_nothing_else(store, outside, tmp_path, monkeypatch, query):
+def test_the_database_itself_refuses_other_statements(store, outside, tmp_path, monkeypatch, query):
     with store.connect() as con:
         leads_nowhere(con, query, outside, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("query", LEADS_OUT)
-def test_the_database_itself_leads_nowhere_else(connected, outside, tmp_path, monkeypatch, query):
+def test_the_database_itself_reads_nothing_else(connected, outside, tmp_path, monkeypatch, query):
     with connected.cursor() as con:
         leads_nowhere(con, query, outside, tmp_path, monkeypatch)
         assert con.execute("SELECT count(*) > 0 FROM bins").fetchone() == (True,)
 
 
 def leads_nowhere(con, query, outside, tmp_path, monkeypatch):
-    """Executed as they are: what is not refused does nothing to a file, says nothing of one, and calls nobody."""
+    """Executes a statement unchecked: if it is not refused, it changes no file, reveals none, and connects to
+    nothing."""
     monkeypatch.chdir(tmp_path)
     profile_output_of_python = __import__("pyarrow").table({"precious": [1]})  # not found by its name
     before = contents(tmp_path)
@@ -219,13 +220,13 @@ def ask(store: StoreFolder, query: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("query", [LEADS_OUT[0], LEADS_OUT[15], LEADS_OUT[-1], STATEMENTS[2], STATEMENTS[8]])
-def test_the_verb_says_so_in_one_line(store, outside, query):
+def test_the_verb_refuses_them_in_one_line(store, outside, query):
     done = ask(store, filled(query, {**outside, "PORT": "9"}))
     assert done.returncode in (1, 2) and done.stderr.count("\n") == 1 and done.stderr.startswith("mburst: ")
     assert "precious" not in done.stdout + done.stderr
 
 
-def test_an_output_without_a_letter_is_refused(store):
+def test_an_output_that_cannot_encode_a_letter_is_refused(store):
     done = subprocess.run(
         [sys.executable, "-m", "mburst", "sql", str(store.path), "SELECT 'é'"],
         capture_output=True,
@@ -238,7 +239,7 @@ def test_an_output_without_a_letter_is_refused(store):
     assert done.stderr == "mburst: an output in ascii cannot have '\\xe9' (set PYTHONIOENCODING=utf-8)\n"
 
 
-def test_a_segment_is_read_and_not_written(store):
+def test_a_segment_is_never_written(store):
     path, before = sealed(store), sealed(store).read_bytes()
     for how in ("(FORMAT parquet, USE_TMP_FILE false)", ""):
         done = ask(store, f"COPY (SELECT 42) TO '{path}' {how}")
@@ -273,7 +274,7 @@ def test_named_queries_are_answered(store, name):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_store_by_a_link_a_relative_path_and_an_odd_name(store, tmp_path, monkeypatch):
+def test_a_store_is_read_by_a_link_a_relative_path_and_an_odd_name(store, tmp_path, monkeypatch):
     (tmp_path / 'it\'s a "link", [*]').symlink_to(store.path)
     monkeypatch.chdir(tmp_path)
     for path in (tmp_path / 'it\'s a "link", [*]', Path('it\'s a "link", [*]'), Path(os.path.relpath(store.path))):
@@ -281,24 +282,24 @@ def test_a_store_by_a_link_a_relative_path_and_an_odd_name(store, tmp_path, monk
             assert con.execute("SELECT count(*) FROM bins").fetchone()[0] > 0
 
 
-def test_much_is_sorted_on_disk_where_memory_is_short(store, tmp_path, monkeypatch):
-    """What a question needs in addition to the store are temporary files of the database."""
+def test_large_sorts_use_the_disk_if_memory_is_short(store, tmp_path, monkeypatch):
+    """A query may use temporary files of the database in addition to the store."""
     monkeypatch.chdir(tmp_path)
     with store.connect() as con:
         rows = con.execute("SELECT count(*) FROM (SELECT DISTINCT i * 7 % 1000003 FROM range(1000000) t(i))").fetchone()
     assert rows == (1000000,)
 
 
-def test_the_memory_that_a_question_sorts_in_is_limited(store, tmp_path, monkeypatch, capsys):
-    """The limit is lower here."""
+def test_the_memory_of_a_query_is_limited(store, tmp_path, monkeypatch, capsys):
+    """The test lowers the limit."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lockdown, "limits", lambda: {"memory_limit": "60MB"})
     assert main(["sql", str(store.path), "SELECT len(list(md5(i::VARCHAR))) FROM range(2000000) t(i)"]) == 1
     assert_refused(tmp_path, capsys)
 
 
-def test_the_disk_that_a_question_sorts_on_is_limited(store, tmp_path, monkeypatch, capsys):
-    """The same question is answered where there is more disk."""
+def test_the_temporary_files_of_a_query_are_limited(store, tmp_path, monkeypatch, capsys):
+    """The same query is answered with a higher limit."""
     rows = "(SELECT md5(i::VARCHAR) || md5((i + 1)::VARCHAR) m FROM range(600000) t(i))"
     question = f"SELECT m FROM {rows} ORDER BY m LIMIT 1 OFFSET 550000"
     monkeypatch.chdir(tmp_path)
@@ -315,7 +316,7 @@ def assert_refused(folder: Path, capsys) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_limits_are_shares_of_what_is_free(store):
+def test_limits_are_shares_of_free_memory_and_disk(store):
     memory, disk = available_memory(), shutil.disk_usage(".").free
     with store.connect() as con:
         names = ("memory_limit", "max_temp_directory_size")
@@ -341,8 +342,8 @@ def in_a_removed_folder(tmp_path: Path, *words: str) -> subprocess.CompletedProc
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,
 )
-def test_in_a_folder_that_was_removed(store, tmp_path, words, code, output):
-    """Only what memory has no room for has no place then."""
+def test_commands_work_in_a_folder_that_was_removed(store, tmp_path, words, code, output):
+    """Only data that does not fit into memory has no place then."""
     done = in_a_removed_folder(tmp_path, *(str(store.path) if word == "STORE" else word for word in words))
     assert done.returncode == code and output in done.stdout, done
 
@@ -353,7 +354,7 @@ def test_a_path_in_a_folder_that_was_removed_is_named(store, tmp_path):
 
 
 def test_a_database_prints_nothing(store):
-    """DuckDB draws a progress bar on standard output where Python runs no script: in notebooks, and with -c."""
+    """DuckDB draws a progress bar on standard output if Python runs no script: in notebooks, and with -c."""
     ask = "execute(\"SELECT current_setting('enable_progress_bar')\").fetchall()"
     opened = f"from mburst.sql import StoreFolder; opened = StoreFolder.open({str(store.path)!r})"
     program = f"import duckdb; {opened}; print(duckdb.connect().{ask}, opened.connect().{ask})"
@@ -361,12 +362,12 @@ def test_a_database_prints_nothing(store):
     assert done.stdout == "[(True,)] [(False,)]\n", done
 
 
-def test_a_machine_that_hides_its_memory_has_some(monkeypatch):
+def test_a_machine_that_hides_its_memory_gets_a_default(monkeypatch):
     monkeypatch.setattr(machine, "MEMORY", Path("/nonexistent"))
     assert available_memory() > 100_000_000
 
 
-# Runs a command line where little memory is free.
+# Runs a command line with little free memory.
 SHORT_OF_MEMORY = """
 import sys
 from mburst import machine
@@ -383,8 +384,9 @@ sys.exit(command())
     ("SELECT count(*) FROM range(1000000000000) t(i)", "--timeout=100ms", "took longer than 100 ms (query less at"),
     ("FROM range(1000000000000) t(i)", "--timeout=2s", "took longer than 2 s (query less at a time, or give"),
 ])  # fmt: skip
-def test_a_question_ends_at_its_bounds(store, tmp_path, query, option, error):
-    """Of memory, also where one function makes all of it, and of time; nothing is left of it."""
+def test_a_query_ends_at_its_limits(store, tmp_path, query, option, error):
+    """The limits are of memory, even if a single function allocates all of it, and of time. No file of the query is
+    left."""
     done = subprocess.run(
         [sys.executable, "-c", SHORT_OF_MEMORY, "800000000", "sql", option, str(store.path), query],
         stdout=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Stores of earlier formats become stores of this one with every row, or it is said what was left out."""
+"""Stores of earlier formats are migrated with every row; whatever is left out is reported."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def content(folder: Path) -> dict[Path, bytes]:
 
 
 def expected(name: str) -> dict[str, dict[str, int]]:
-    """What the old mburst read in its store, under the names of now, and as a store of now counts it."""
+    """Returns the sums that the old mburst read in its store, by today's names and as a store of today counts them."""
     stated = json.loads((STORES / name / "expected.json").read_text())
     stated = {
         format1.TABLES.get(table, table): {format1.COLUMNS.get(column, column): value for column, value in sums.items()}
@@ -68,7 +68,7 @@ def test_a_store_of_format_1_keeps_every_row(name: str, tmp_path: Path, capsys: 
     assert content(STORES / name) == before, "the old store is only read"
     assert "bins: 43 rows, 377,050 bytes, the same before and after" in capsys.readouterr().out
     found, wanted = make.expected(StoreFolder.open(tmp_path / "new")), expected(name)
-    # The recording that was killed has its totals from its bins: 4 packets, where its row counted the first 5 bytes.
+    # The killed recording has its totals from its bins: 4 packets, where its row counted the first 5 bytes.
     assert found["recordings"].pop("counted_segments") == 0 and found["recordings"].pop("begun_ns") > 0
     for column, of_row, of_bins in (("packets", 5, 4), ("bytes", 5, 424), ("wire_bytes", 5, 514), ("end_ns", 0, 0)):
         wanted["recordings"][column] += of_bins - of_row
@@ -81,7 +81,7 @@ def test_a_store_of_format_1_keeps_every_row(name: str, tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize("name", ["format-2", "format-2-f835f3c"])
-def test_a_store_of_this_format_is_read_as_it_was(name: str, tmp_path: Path) -> None:
+def test_an_older_store_of_this_format_is_read_unchanged(name: str, tmp_path: Path) -> None:
     shutil.copytree(STORES / name / "store", tmp_path / "store")
     wanted = json.loads((STORES / name / "expected.json").read_text())
     found = make.expected(StoreFolder.open(tmp_path / "store"))
@@ -89,9 +89,9 @@ def test_a_store_of_this_format_is_read_as_it_was(name: str, tmp_path: Path) -> 
     assert check(tmp_path / "store").is_sound
 
 
-def test_recordings_that_are_older_than_their_columns_are_put_in_order_all_the_same(tmp_path: Path) -> None:
-    """What says how they ended came later: the older columns say it. The next recorder finds the one that was
-    killed."""
+def test_recordings_without_newer_columns_are_recovered(tmp_path: Path) -> None:
+    """The column that states how a recording ended is newer, so that older columns decide. The next recorder recovers
+    the killed recording."""
     shutil.copytree(STORES / "format-2" / "store", tmp_path / "store")
     store = StoreFolder.open(tmp_path / "store")
     ends = "SELECT host, ended, complete, begun_ns > 0 FROM recordings ORDER BY 1"
@@ -103,14 +103,14 @@ def test_recordings_that_are_older_than_their_columns_are_put_in_order_all_the_s
     assert store.connect().execute(ends).fetchall() == [whole, ("cache-2", "killed", False, True)]
 
 
-def test_every_table_of_format_1_is_in_its_stores() -> None:
+def test_the_sample_stores_have_every_table_of_format_1() -> None:
     stated = json.loads((STORES / "format-1" / "expected.json").read_text())
     newer = {"gaps", "canary", "steps", "latency_steps", "kept", "thinned", "names"}
     assert {format1.TABLES.get(table, table) for table in stated} == {*ORDER} - newer
     assert all(sums["rows"] for sums in stated.values())
 
 
-def test_an_attempt_that_was_killed_does_not_count_beside_the_complete_one(old: Path, tmp_path: Path) -> None:
+def test_a_killed_attempt_does_not_count_with_the_complete_one(old: Path, tmp_path: Path) -> None:
     """Format 1 counted both: 9 of 9 files that were recorded again after a kill were doubled."""
     tables = {table: next((old / table).rglob("*.parquet")) for table in ("runs", "bins", "sources")}
     for table, path in tables.items():
@@ -144,10 +144,10 @@ def test_an_attempt_that_was_killed_does_not_count_beside_the_complete_one(old: 
         ("libpcap", "the input ended early: eth0 has vanished", "failed", False),
     ],
 )
-def test_a_recording_that_was_broken_off_is_not_complete(
+def test_an_interrupted_recording_is_not_complete(
     old: Path, tmp_path: Path, backend: str, note: str, ended: str, complete: bool
 ) -> None:
-    """Format 1 called all of them complete; their notes know better."""
+    """Format 1 called all recordings complete; their notes state how they ended."""
     path = next((old / "runs").rglob("*.parquet"))
     rows = pq.read_table(path, partitioning=None)
     for name, value in (("backend", backend), ("notes", note)):
@@ -169,7 +169,7 @@ def test_a_store_that_is_being_written_is_refused(old: Path, tmp_path: Path) -> 
     migrate(old, tmp_path / "new")
 
 
-def test_a_folder_with_something_in_it_is_refused(old: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_refused(old: Path, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "letter.txt").write_text("dear")
     with pytest.raises(MburstError, match="new: not empty"):
@@ -221,7 +221,7 @@ def test_a_damaged_file_is_named_and_the_others_are_migrated(
     assert StoreFolder.open(tmp_path / "new").connect().execute("SELECT count(*) FROM probes").fetchall() == [(57,)]
 
 
-def test_what_an_unknown_table_or_column_holds_is_said(old: Path, tmp_path: Path, capsys: Any) -> None:
+def test_unknown_tables_and_columns_are_reported(old: Path, tmp_path: Path, capsys: Any) -> None:
     path = next((old / "ports").rglob("*.parquet"))
     rows = pq.read_table(path, partitioning=None)
     pq.write_table(rows.append_column("colour", pa.array(["red"] * len(rows))), path)
@@ -232,8 +232,9 @@ def test_what_an_unknown_table_or_column_holds_is_said(old: Path, tmp_path: Path
     assert "unknown table cables" in stated.err
 
 
-def test_flipped_bits_never_crash_it(old: Path, tmp_path: Path) -> None:
-    """Format 1 has no checksums: a flip may change a value. It must not end the process, nor lose another file."""
+def test_flipped_bits_never_crash_a_migration(old: Path, tmp_path: Path) -> None:
+    """Format 1 has no checksums, so a flipped bit may change a value. It must neither end the process nor lose another
+    file."""
     chance = random.Random(7)
     files = sorted(path for path in old.rglob("*") if path.suffix in (".arrows", ".parquet"))
     for trial in range(FLIPS):

@@ -1,4 +1,4 @@
-"""What an address was called at a time: the macro named_at beside Python's ipaddress, and the view `names`."""
+"""The name of an address at a time: the macro named_at compared with Python's ipaddress, and the view `names`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def text_of(network: Any) -> str:
-    """As the store has it."""
+    """Returns the text of a network as in the store."""
     single = isinstance(network, str) or network.prefixlen == network.max_prefixlen
     return str(network).partition("/")[0] if single else str(network)
 
@@ -74,14 +74,14 @@ def holds(one: dict[str, Any], address: str, at_ns: int) -> bool:
 
 
 def place(one: dict[str, Any], value: str) -> tuple[Any, ...]:
-    """The smallest counts."""
+    """Returns the sort key of a name: the smallest counts."""
     length = 17 if isinstance(one["network"], str) else one["network"].prefixlen
     begins = EVER[0] if one["from_ns"] is None else one["from_ns"]
     return -length, one["kind"] != "csv", -one["imported_ns"], -begins, one["origin"], value
 
 
 def called(names: list[dict[str, Any]], address: str, at_ns: int) -> tuple[str | None, ...] | None:
-    """name, service, rack and owner, slowly."""
+    """Returns name, service, rack and owner, the slow way."""
     mine = [one for one in names if holds(one, address, at_ns)]
 
     def best(column: str, single: bool = False) -> str | None:
@@ -119,7 +119,7 @@ def test_longest_prefixes_at_a_time_are_those_of_ipaddress(
     assert {row[:2]: row[2:] for row in found} == {of: what for of, what in expected.items() if what}
 
 
-def test_a_query_asks_by_a_common_table_expression(con: duckdb.DuckDBPyConnection) -> None:
+def test_named_at_reads_a_common_table_expression(con: duckdb.DuckDBPyConnection) -> None:
     con.register("names", rows("names", {**PLAIN, "prefix": "10.1.7.0/24", "service": "db"}))
     asked = "WITH asked AS (SELECT '10.1.7.4' AS address, 1790000000000000000 AS at_ns)"
     assert con.execute(f"{asked} SELECT address, service FROM named_at('asked')").fetchall() == [("10.1.7.4", "db")]
@@ -136,12 +136,12 @@ def test_bits_of_addresses(con: duckdb.DuckDBPyConnection, address: Any) -> None
 @pytest.mark.parametrize(
     "text", ["other", "", ":", ":::", "1.2.3.400", "1.2.3", "1:2", "12345::", "1::2::3", "1:2:3:4:5:6:7:8:9"]
 )
-def test_what_is_no_address_has_no_bits(con: duckdb.DuckDBPyConnection, text: str) -> None:
+def test_an_invalid_address_has_no_bits(con: duckdb.DuckDBPyConnection, text: str) -> None:
     assert con.execute("SELECT address_bits($1)", [text]).fetchall() == [(None,)]
 
 
 def imported(store: StoreFolder, number: int, kind: str, **names: str) -> None:
-    """An import of one origin: prefix by name; no name is an import that names nothing."""
+    """Writes one import of an origin. NAMES gives prefixes by name; without names the import names nothing."""
     same = {**PLAIN, "batch": f"b{number}", "origin": kind, "kind": kind, "imported_ns": number * 100}
     given_names = [{**same, "prefix": prefix, "name": name} for name, prefix in names.items()]
     with store.writer("names") as writer:
@@ -154,7 +154,7 @@ def names_in(store: StoreFolder) -> list[tuple[Any, ...]]:
 
 
 def test_imports_hold_until_the_next_and_the_first_from_the_beginning(tmp_path: Path) -> None:
-    """Addresses move: what was recorded before keeps the name of then."""
+    """Addresses are reassigned: earlier recordings keep the earlier name."""
     store = StoreFolder.create(tmp_path / "store")
     imported(store, 1, "kubernetes", old="10.0.0.1")
     imported(store, 2, "kubernetes", new="10.0.0.1", other="10.0.0.2")
@@ -164,8 +164,8 @@ def test_imports_hold_until_the_next_and_the_first_from_the_beginning(tmp_path: 
     ]  # fmt: skip
 
 
-def test_a_csv_file_replaces_what_it_said(tmp_path: Path) -> None:
-    """Its rows have their own times."""
+def test_a_csv_file_replaces_its_earlier_names(tmp_path: Path) -> None:
+    """The rows of a CSV file have their own times."""
     store = StoreFolder.create(tmp_path / "store")
     imported(store, 1, "csv", old="10.0.0.1")
     imported(store, 2, "csv", new="10.0.0.1")

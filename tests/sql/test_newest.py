@@ -1,4 +1,4 @@
-"""When the newest row of a store is of is asked of few files, however old the store is."""
+"""The time of the newest row of a store is read from few files, however old the store is."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SEGMENT = st.tuples(
 
 
 def rows_of(table: str, rack: str, times: list[int]) -> pa.Table:
-    """Rows of so many ns after START."""
+    """Returns rows at these times, in ns after START."""
     more = {"bins": {"host": "h", "rack": rack}, "queues": {"window_start_ns": START}}.get(table, {})
     return rows(table, *({TIMES[table]: START + at, **more} for at in times))
 
 
 def writer(store: StoreFolder, table: str, rack: str) -> TableWriter:
-    """Probes and queues are of no host."""
+    """Returns a writer; probes and queues have no host."""
     return store.writer(table, "h", rack) if table == "bins" else store.writer(table)
 
 

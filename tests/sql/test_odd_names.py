@@ -1,4 +1,5 @@
-"""Folders of any name hold a store, what is shipped and results: a name is never a pattern, an address or a home."""
+"""Folders with any name can hold a store, shipped files and results: a name is never taken as a pattern, an address or
+a home folder."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from mburst.sql import StoreFolder, openable
 from mburst.sql.damage import _unreadable
 
 DATE = "2026-11-20"  # of START
-NAMES = {  # and a folder that libraries may take each for: by the pattern, or by the address
+NAMES = {  # with a folder for which libraries may take each: by the pattern, or by the address
     "~[x]*?\\'\"{b,c}": "~xab'\"{b,c}",
     "file:x": "x",
     "~root": "root",
@@ -40,13 +41,13 @@ def starts(bursts: str) -> list[int]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_command_reads_just_that_folder(tmp_path, monkeypatch, name):
-    """Compaction may read the store alone, and not the folder above it, where it would look for a pattern."""
+def test_every_command_reads_only_that_folder(tmp_path, monkeypatch, name):
+    """Compaction may read only the store, and not the folder above it, where it would look for a pattern."""
     monkeypatch.chdir(tmp_path)
     store = f"./{name}"
     fill(StoreFolder.create(tmp_path / name), {"a1": [(100, 20)]})
-    shutil.copytree(name, NAMES[name])  # rows of files of the same names
-    Path("\\[").mkdir()  # DuckDB fails where it looks for a pattern beside it
+    shutil.copytree(name, NAMES[name])  # rows in files of the same names
+    Path("\\[").mkdir()  # DuckDB fails if it searches this folder for a pattern
     [found] = starts(mburst(tmp_path, "bursts", store, "--json"))
     assert "sound" in mburst(tmp_path, "check", store)
     assert mburst(tmp_path, "sql", store, "SELECT count(*) AS n FROM bins", "--csv").split() == ["n", "30"]
@@ -65,8 +66,8 @@ def test_every_command_reads_just_that_folder(tmp_path, monkeypatch, name):
     assert starts(mburst(tmp_path, "bursts", copy, "--json")) == [found]
 
 
-def test_a_damaged_file_is_named_as_it_is_called(tmp_path):
-    """And not by what DuckDB knows it as."""
+def test_a_damaged_file_is_named_by_its_path(tmp_path):
+    """It is not named by the path that DuckDB has for it."""
     store = StoreFolder.create(tmp_path / ODD)
     fill(store, {"a1": [(100, 20)]})
     with store.connect() as connection:
@@ -77,7 +78,7 @@ def test_a_damaged_file_is_named_as_it_is_called(tmp_path):
     assert str(caught.value).startswith(f"{bins}: damaged: ")
 
 
-def test_what_duckdb_says_of_a_file_has_its_path(tmp_path):
+def test_errors_of_duckdb_name_the_path_of_the_file(tmp_path):
     path = tmp_path / ODD / "bins.parquet"
     path.parent.mkdir()
     path.write_bytes(100 * b"x")
@@ -87,7 +88,7 @@ def test_what_duckdb_says_of_a_file_has_its_path(tmp_path):
     assert str(path) in found and "/proc/" not in found
 
 
-def test_folders_that_are_opened_are_closed_with_the_database(tmp_path):
+def test_opened_folders_are_closed_with_the_database(tmp_path):
     store = StoreFolder.create(tmp_path / ODD)
     fill(store, {f"a{at}": [(100, 20)] for at in range(3)})
     before = len(os.listdir("/proc/self/fd"))

@@ -1,4 +1,5 @@
-"""Columns are added without a new format: files that have fewer than now, or more, are read beside the others."""
+"""Columns are added without a new format: files with fewer or more columns than today's are read together with the
+others."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ COLUMNS = [column.name for column in tables.columns("sources")]
 
 
 def older() -> pa.Table:
-    """As an mburst wrote it that knew neither ports nor when a sender's last packet came."""
+    """Returns rows of an mburst without ports and without the time of a sender's last packet."""
     return rows("sources", {**SENDER, "source": "older", "bytes": 5}).select(COLUMNS[: COLUMNS.index("source_port")])
 
 
 def newer() -> pa.Table:
-    """As one writes it that knows a column more."""
+    """Returns rows of an mburst with one more column."""
     table = rows("sources", {**SENDER, "source": "newer", "bytes": 7})
     return table.append_column("colour", pa.array(["red"]))
 
@@ -53,14 +54,14 @@ def store(request: Any, tmp_path: Path) -> StoreFolder:
     return made
 
 
-def test_all_are_read_and_what_was_not_known_is_null(store: StoreFolder) -> None:
+def test_all_files_are_read_and_missing_columns_are_null(store: StoreFolder) -> None:
     found = store.connect().execute("SELECT source, bytes, source_port FROM sources ORDER BY bytes").fetchall()
     assert found == [("older", 5, None), ("now", 6, 80), ("newer", 7, 80)]
     described = store.connect().execute("DESCRIBE sources").fetchall()
     assert [row[0] for row in described] == COLUMNS
 
 
-def test_what_was_not_known_is_its_default_where_it_has_one(
+def test_missing_columns_have_their_default_if_there_is_one(
     store: StoreFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = tables.columns("sources")
@@ -71,7 +72,7 @@ def test_what_was_not_known_is_its_default_where_it_has_one(
     assert found == [(7,), (443,), (443,)]
 
 
-def test_neither_is_damage_and_both_can_be_sealed(store: StoreFolder) -> None:
+def test_older_and_newer_files_are_sound_and_can_be_sealed(store: StoreFolder) -> None:
     assert check(store.path).is_sound and list(repair(store.path)) == []
     store.seal()
     assert store.connect().execute("SELECT CAST(sum(bytes) AS BIGINT) FROM sources").fetchall() == [(18,)]

@@ -1,4 +1,4 @@
-"""SQL that is parsed once is run by any connection, and at the same time by several."""
+"""SQL that is parsed once can be run by any connection, and by several at the same time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT = "CREATE TABLE t AS SELECT unnest(range(3)) AS a; CREATE MACRO twice(a) AS
 
 
 def test_each_text_is_parsed_once() -> None:
-    """Whatever asks for it, of whichever connection."""
+    """This holds for every caller and connection."""
 
     class Refusing:
         def extract_statements(self, text: str) -> Any:
@@ -31,7 +31,7 @@ def test_each_text_is_parsed_once() -> None:
     assert len(parsed._statements) == kept
 
 
-def test_connections_share_what_is_parsed() -> None:
+def test_connections_share_parsed_statements() -> None:
     def ask(_: int) -> Any:
         with duckdb.connect() as con:
             *steps, last = parsed.parsed(con, TEXT)
@@ -43,7 +43,7 @@ def test_connections_share_what_is_parsed() -> None:
         assert list(pool.map(ask, range(24))) == [[(6,)]] * 24
 
 
-def test_what_users_ask_is_not_kept() -> None:
+def test_parsed_queries_of_users_are_not_kept() -> None:
     with views.in_memory() as con:
         kept = len(parsed._statements)
         named.prepare(con, "SELECT 42 AS number_of_a_user")

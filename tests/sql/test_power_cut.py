@@ -1,5 +1,5 @@
-"""What a power cut leaves of files that a file system gave a length and not their last bytes: read, sealed and put in
-order when the machine has started again, and named as damage while it has not."""
+"""After a power cut a file may have its length, but not its last bytes. Such files are read, sealed and recovered once
+the machine was restarted, and are reported as damaged before that."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECTOR = 512
 
 @pytest.fixture
 def restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Starts the machine again: its boot id is another one from then on."""
+    """Simulates a restart of the machine: its boot id is another one from then on."""
 
     def restarted() -> None:
         (tmp_path / "boot").write_text("00000000-0000-4000-8000-000000000000\n")
@@ -37,7 +37,7 @@ def restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Non
 
 
 def dead_log(store: StoreFolder) -> tuple[Path, list[int]]:
-    """The log of a writer that died; where each of its frames ends."""
+    """Returns the log of a writer that died, and where each of its frames ends."""
     log = HotLog(store.path, "bins", filenames.new_segment("cache-1", filenames.new_writer(), 0), "r1")
     ends = [log.path.stat().st_size]
     for at in range(BATCHES):
@@ -52,7 +52,7 @@ def unwritten(path: Path, cut: int, length: int) -> None:
 
 
 def cuts(ends: list[int]) -> list[tuple[int, int, int]]:
-    """(where the zeros begin, length, whole batches): at the end of a frame, of a sector and of a block."""
+    """Returns (where the zeros begin, length, whole batches), at the end of a frame, of a sector and of a block."""
     size = ends[-1]
     sectors = [at for at in range(SECTOR, size, SECTOR) if at > ends[0]]
     places = {*ends, sectors[0], sectors[len(sectors) // 2], sectors[-1], size // 4096 * 4096}
@@ -65,13 +65,13 @@ def cuts(ends: list[int]) -> list[tuple[int, int, int]]:
 
 
 def counted(store: StoreFolder) -> tuple[int, list[str]]:
-    """Rows, and reasons of what is damaged."""
+    """Returns the number of rows, and the reasons of damaged files."""
     with store.connect() as connection:
         [(count,)] = connection.execute("SELECT count(*) FROM bins").fetchall()
         return count, [reason for (reason,) in connection.execute("SELECT reason FROM damaged_files").fetchall()]
 
 
-def test_an_end_that_was_never_written_is_damage_until_the_machine_has_started_again(
+def test_an_unwritten_end_is_damage_until_the_machine_was_restarted(
     tmp_path: Path, restart: Callable[[], None]
 ) -> None:
     cases = []
@@ -96,7 +96,7 @@ def test_an_end_that_was_never_written_is_damage_until_the_machine_has_started_a
         assert counted(store) == (whole * ROWS, [])
 
 
-def test_it_is_read_and_followed_as_a_torn_end(tmp_path: Path, restart: Callable[[], None]) -> None:
+def test_an_unwritten_end_is_read_and_followed_like_a_torn_end(tmp_path: Path, restart: Callable[[], None]) -> None:
     store = StoreFolder.create(tmp_path / "store")
     tail = TableFollower(store.path, "bins")
     path, ends = dead_log(store)
@@ -128,10 +128,11 @@ def test_other_damage_stays_damage(
     assert path.exists()
 
 
-def test_a_log_that_does_not_say_its_boot_stays_damaged(
+def test_a_log_without_a_boot_id_stays_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restart: Callable[[], None]
 ) -> None:
-    """As older versions wrote it, and where the kernel's boot id is hidden: then, and now."""
+    """Logs of older versions have none, nor do those of a kernel whose boot id is hidden. The boot id may be hidden at
+    the time of writing or at the time of reading."""
     assert LogHeader.from_json(b'{"columns": 1, "format": 2, "host": "a", "rack": "r", "table": "bins"}').boot == ""
     for hidden_before in (True, False):
         store = StoreFolder.create(tmp_path / f"store-{hidden_before}")
@@ -147,8 +148,8 @@ def test_a_log_that_does_not_say_its_boot_stays_damaged(
         assert counted(store)[1] != []
 
 
-def test_what_else_may_be_blank_harms_nothing(tmp_path: Path, restart: Callable[[], None]) -> None:
-    """An empty log, drafts, a ledger and a lock of zeros."""
+def test_other_blank_files_do_no_harm(tmp_path: Path, restart: Callable[[], None]) -> None:
+    """These are an empty log, drafts, and a ledger and a lock of zeros."""
     store = StoreFolder.create(tmp_path / "store")
     write(store, "bins", {"ts_ns": T0})
     [sealed] = sealed_files(store, "bins")
@@ -177,9 +178,7 @@ def test_what_else_may_be_blank_harms_nothing(tmp_path: Path, restart: Callable[
     assert verified.unverified([sealed]) == {}
 
 
-def test_a_hidden_boot_id_is_no_power_cut_and_compares_with_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hidden_boot_id_is_no_power_cut_and_equals_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (gaps.cause("another", ""), gaps.cause(machine.boot_id(), ""), gaps.cause(None, "failed")) == (
         "power",
         "killed",

@@ -1,4 +1,4 @@
-"""The named queries answer what their comments say, and the command line shows it."""
+"""The named queries return what their comments say, and the command line prints it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
 
 @pytest.fixture
 def store(tmp_path: Path) -> StoreFolder:
-    """10 ms at 1 Gb/s in bins of 100 µs, of which three carry something; two senders and `other`."""
+    """A store of 10 ms at 1 Gb/s in bins of 100 µs, of which three have packets; two senders and `other`."""
     store = StoreFolder.create(tmp_path / "store")
     write(
         store,
@@ -89,7 +89,7 @@ def answer(store: StoreFolder, name: str) -> list[dict[str, Any]]:
     return [dict(zip([column[0] for column in result.description], row, strict=True)) for row in result.fetchall()]
 
 
-def test_every_file_is_a_query_that_runs_on_an_empty_store_and_says_what_it_answers(tmp_path: Path) -> None:
+def test_every_query_runs_on_an_empty_store_and_has_a_description(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path)
     assert names() == sorted(path.stem for path in FOLDER.glob("*.sql"))
     for name in names():
@@ -100,15 +100,15 @@ def test_every_file_is_a_query_that_runs_on_an_empty_store_and_says_what_it_answ
     assert "senders" in caught.value.hint
 
 
-def test_runs(store: StoreFolder) -> None:
+def test_recordings(store: StoreFolder) -> None:
     (run,) = answer(store, "recordings")
     assert run["utilization"] == pytest.approx(20_700 * 8 / 0.009999994 / 1e9)
     assert (run["quality"], run["dropped"], run["complete"]) == (["hw", "drops"], 3, True)
     assert str(run["start"]).startswith("2023-11-14 22:13:20")
 
 
-def test_runs_whose_clock_stepped(store: StoreFolder) -> None:
-    """The time between the stamps of its epochs is none that was recorded."""
+def test_recordings_whose_clock_stepped(store: StoreFolder) -> None:
+    """The time between the stamps of two clock epochs was not recorded."""
     for epoch, begun, wire in ((0, 5 * 10**9, 25_000), (1, T0, 100_000)):
         times = (begun, begun + 9 * MS)
         bins = [{"ts_ns": at, "clock_epoch": epoch, "recording_id": "stepped", "wire_bytes": wire} for at in times]
@@ -121,7 +121,7 @@ def test_runs_whose_clock_stepped(store: StoreFolder) -> None:
         next(path for path in sealed_files(store, "bins") if f".{T0}-" in path.name).write_bytes(b"damaged")
 
 
-def test_runs_that_have_not_begun(tmp_path: Path) -> None:
+def test_recordings_that_have_not_begun(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path)
     write(store, "recordings", {"complete": False, "link_bps": None})
     (run,) = answer(store, "recordings")
@@ -152,8 +152,8 @@ def test_utilization(store: StoreFolder) -> None:
 @pytest.mark.parametrize(
     ("bin_ns", "span_ns"), [(MS // 3, MS), (400_000, 1_200_000), (700_000, 1_400_000), (2 * MS, 2 * MS)]
 )
-def test_utilization_is_of_whole_bins(tmp_path: Path, bin_ns: int, span_ns: int) -> None:
-    """A port that is half full at any time is half full in each row."""
+def test_utilization_is_computed_from_whole_bins(tmp_path: Path, bin_ns: int, span_ns: int) -> None:
+    """A port that is half full all the time is half full in each row."""
     span_ns = span_ns // bin_ns * bin_ns + (bin_ns if span_ns % bin_ns else 0)
     store = StoreFolder.create(tmp_path / "even")
     start = T0 // (span_ns * 7) * span_ns * 7
@@ -166,7 +166,7 @@ def test_utilization_is_of_whole_bins(tmp_path: Path, bin_ns: int, span_ns: int)
 
 
 def test_distribution(store: StoreFolder) -> None:
-    """Of 100 bins one is full (12,500 bytes in 100 µs at 1 Gb/s), one is half full, one carries 15 %, 97 are empty."""
+    """Of 100 bins one is full (12,500 bytes in 100 µs at 1 Gb/s), one is half full, one has 15 %, and 97 are empty."""
     assert [(row["from_utilization"], row["bins"], row["share_of_time"]) for row in answer(store, "distribution")] == [
         (0.0, 97, 0.97),
         (0.1, 1, 0.01),
@@ -184,7 +184,7 @@ def test_without_a_query_the_names_are_listed(ask: Ask, store: StoreFolder) -> N
     assert all(re.search(rf"^{name} +{re.escape(about(name))}$", out, re.MULTILINE) for name in names())
 
 
-def test_a_name_a_select_and_several_statements(ask: Ask, store: StoreFolder) -> None:
+def test_a_name_a_select_or_several_statements_are_run(ask: Ask, store: StoreFolder) -> None:
     assert ask("sql", store.path, "senders")[1].splitlines()[1].split()[3:6] == ["a", "15000", "2"]
     assert ask("sql", store.path, "SELECT sum(bytes) AS n FROM bins") == (0, "    n\n20400\n", "")
     assert ask("sql", store.path, "SET VARIABLE x = 7; SELECT getvariable('x') AS x") == (0, "x\n7\n", "")
@@ -214,7 +214,7 @@ def test_a_result_without_rows(ask: Ask, store: StoreFolder) -> None:
     assert json.loads(ask("sql", store.path, query, "--json")[1]) == []
 
 
-def test_many_rows_come_in_pieces(ask: Ask, store: StoreFolder) -> None:
+def test_many_rows_are_printed_in_pieces(ask: Ask, store: StoreFolder) -> None:
     lines = ask("sql", store.path, "SELECT i, i * 1000 AS k FROM range(25000) AS t(i)")[1].splitlines()
     assert len(lines) == 25_001 and lines[-1].split() == ["24999", "24999000"]
 
@@ -236,7 +236,7 @@ def test_many_rows_come_in_pieces(ask: Ask, store: StoreFolder) -> None:
         ("SELECT 1; INSTALL spatial", 2, "LOAD is not allowed"),
     ],
 )
-def test_what_fails_fails_in_one_line(
+def test_failures_are_one_line(
     ask: Ask, store: StoreFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, code: int, words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -245,7 +245,7 @@ def test_what_fails_fails_in_one_line(
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
-def test_no_store(ask: Ask, tmp_path: Path) -> None:
+def test_a_missing_store_is_one_line(ask: Ask, tmp_path: Path) -> None:
     for verb in ("sql", "bursts"):
         code, out, err = ask(verb, tmp_path / "none")
         assert (code, out) == (1, "") and "not an mburst store" in err and err.count("\n") == 1

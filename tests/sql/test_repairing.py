@@ -1,4 +1,4 @@
-"""`mburst repair` sets damaged files aside, saves what can be read, deletes nothing, and can be killed at any step."""
+"""`mburst repair` sets damaged files aside, saves readable rows, deletes nothing, and can be killed at any step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def total(store: StoreFolder) -> int:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file but the ledgers, which anybody may write."""
+    """Returns the content of every file except the ledgers, which anybody may write."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -40,7 +40,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def frame_at(log: Path, number: int) -> int:
-    """Where the payload of a frame begins in a log."""
+    """Returns where the payload of a frame begins in a log."""
     at = 0
     for _ in range(number):
         length = int.from_bytes(log.read_bytes()[at + 8 : at + 16], "little")
@@ -75,7 +75,7 @@ def test_a_sealed_file_is_moved_and_its_neighbours_stay(store: StoreFolder, caps
     assert main(["repair", str(store.path)]) == 0 and "nothing is damaged" in capsys.readouterr().out
 
 
-def test_nothing_that_was_set_aside_is_overwritten(store: StoreFolder) -> None:
+def test_a_file_that_was_set_aside_is_never_overwritten(store: StoreFolder) -> None:
     path = sorted(sealed_files(store, "bins"))[0]
     aside = store.path / "damaged" / path.relative_to(store.path)
     aside.parent.mkdir(parents=True)
@@ -106,7 +106,7 @@ def test_a_damaged_marker_is_kept_and_replaced(store: StoreFolder, marker: bytes
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
 @pytest.mark.parametrize("where", ["sealed", "hot", "marker"])
-def test_what_is_no_file_is_moved_without_being_opened(store: StoreFolder, make: Any, where: str) -> None:
+def test_special_files_are_moved_without_being_opened(store: StoreFolder, make: Any, where: str) -> None:
     path = {"sealed": sealed_files(store, "bins")[0], "hot": left_hot(store), "marker": store.path / "mburst.json"}[
         where
     ]
@@ -130,7 +130,7 @@ STEPS: list[tuple[Any, str]] = [
 
 
 def killed_after(steps: int, work: Callable[[], object]) -> bool:
-    """Do WORK in a process that dies after so many steps on the disk; whether it came to its end."""
+    """Does WORK in a process that dies after so many steps on the disk. Returns whether it completed."""
     left = steps
 
     def counted(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,7 +152,7 @@ def killed_after(steps: int, work: Callable[[], object]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_repair_that_is_killed_at_any_step_is_finished_by_the_next(tmp_path: Path) -> None:
+def test_a_repair_killed_at_any_step_is_completed_by_the_next(tmp_path: Path) -> None:
     for steps in range(60):
         store = StoreFolder.create(tmp_path / str(steps))
         write(store, "bins", {"ts_ns": T0, "bytes": 7_000_000}, {"host": "cache-2", "ts_ns": T0, "bytes": 9_000_000})

@@ -1,4 +1,5 @@
-"""Sealing that fails, of any table: said at once, in the metrics while it lasts, and tried again until it works."""
+"""A failure to seal any table is reported at once, is in the metrics while it lasts, and is tried again until it
+works."""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ from mburst.sql.tables import ORDER, arrow_schema
 sys.path.insert(0, str(ROOT / "tests" / "data" / "stores"))
 import make
 
-SAID_S = 10.0  # within which it is promised
+SAID_S = 10.0  # the time within which it must be reported
 
 
 def row(table: str) -> pa.Table:
-    """A row with something in every column."""
+    """Returns a row with a value in every column."""
     return (
         pa.Table.from_pylist([make.row(table, 0) | {"host": "cache-1", "rack": "r 1"}])
         .select(arrow_schema(table).names)
@@ -38,7 +39,7 @@ def row(table: str) -> pa.Table:
 
 
 def oldest_hot_logs(store: StoreFolder) -> dict[str, float]:
-    """What the metrics say of tables that are not sealed."""
+    """Returns what the metrics report of tables that are not sealed."""
     [waiting] = [
         metric
         for metric in Exporter(Meter(store, BurstDefinition())).collect()
@@ -47,7 +48,9 @@ def oldest_hot_logs(store: StoreFolder) -> dict[str, float]:
     return {sample.labels["table"]: sample.value for sample in waiting.samples}
 
 
-def test_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+def test_failures_of_every_table_are_reported_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
     assert writer.RETRY_S < SAID_S
     monkeypatch.setattr(writer, "RETRY_S", 0.05)
     store = StoreFolder.create(tmp_path / "store")
@@ -56,12 +59,12 @@ def test_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
         (store.path / table).write_text("in the way")
         writers[table] = writer.TableWriter(store.path, table, "cache-1", "r 1", roll_rows=1)
         writers[table].append(row(table))
-    said = Path("/proc/self/fd/2")  # readouterr() loses what is written meanwhile
+    said = Path("/proc/self/fd/2")  # readouterr() would lose lines that are written meanwhile
     wait_for(lambda: said.read_text().count("\n") >= len(ORDER))
     time.sleep(0.2)  # a few more tries
     lines = capfd.readouterr().err.splitlines()
     for table in ORDER:
-        [line] = [line for line in lines if f"{store.path}/{table}:" in line]  # once, though it was tried again
+        [line] = [line for line in lines if f"{store.path}/{table}:" in line]  # once, although it was tried again
         assert line.startswith("mburst: not sealed yet, trying again: ")
         assert len(hot_logs(store, table)) == 1
     assert set(oldest_hot_logs(store)) == set(ORDER)
@@ -75,8 +78,8 @@ def test_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
         assert store.connect().execute(f"SELECT count(*) FROM {table}").fetchall() == [(1,)]
 
 
-def test_a_log_of_a_dead_writer_that_cannot_be_sealed_is_said(tmp_path: Path, capfd: Any) -> None:
-    """By the writer that tries as it ends; its own rows are of another rack, and are sealed."""
+def test_a_log_of_a_dead_writer_that_cannot_be_sealed_is_reported(tmp_path: Path, capfd: Any) -> None:
+    """The writer that tries to seal it when it ends reports it. Its own rows are of another rack, and are sealed."""
     store = StoreFolder.create(tmp_path / "store")
     left = writer.HotLog(
         store.path, "bins", writer.filenames.new_segment("cache-2", writer.filenames.new_writer(), 0), "r2"
@@ -98,7 +101,7 @@ def test_a_log_of_a_dead_writer_that_cannot_be_sealed_is_said(tmp_path: Path, ca
     assert capfd.readouterr().err == "" and hot_logs(store, "bins") == []
 
 
-def test_what_is_left_is_raised_at_the_end(tmp_path: Path) -> None:
+def test_an_unsealed_log_is_an_error_at_the_end(tmp_path: Path) -> None:
     store, reported = StoreFolder.create(tmp_path / "store"), list[MburstError]()
     own = store.writer("gnmi_events", on_trouble=reported.append)
     own.append(row("gnmi_events"))
@@ -111,8 +114,9 @@ def test_what_is_left_is_raised_at_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "file", "draft of another"])
-def test_a_draft_that_is_there_is_not_written(tmp_path: Path, kind: str) -> None:
-    """Two who seal one segment, or a link in the way: an error, and what is there stays as it is."""
+def test_an_existing_draft_is_not_overwritten(tmp_path: Path, kind: str) -> None:
+    """Two processes may seal one segment, or a link may be in the way: this is an error, and the existing file is not
+    changed."""
     store = StoreFolder.create(tmp_path / "store")
     segment = filenames.new_segment("cache-1", filenames.new_writer(), 0)
     first, second = (SealedParts(store.path, "bins", "r 1", segment) for _ in range(2))

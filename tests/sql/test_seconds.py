@@ -1,4 +1,5 @@
-"""Sums of seconds, their fullest windows and what is full (sql/compaction/seconds.h), against loops over all bins."""
+"""Sums of seconds, their fullest windows and full spans (sql/compaction/seconds.h), compared with loops over all
+bins."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ BINS = TIMES.map(sorted).flatmap(lambda times: st.tuples(*map(bins_at, times)).m
 
 
 def add(seconds: Seconds, bins: list[Bin]) -> bool:
-    """As seconds.py calls it."""
+    """Adds bins in the form that seconds.py uses."""
     columns = [np.array([of[place] for of in bins], kind) for place, kind in enumerate("qqqIH")]
     counters = [
         (
@@ -75,7 +76,7 @@ def most_in(bins: list[Bin], width_ns: int) -> int:
 
 
 def slowly(bins: list[Bin]) -> list[list[int]]:
-    """The seconds with a bin."""
+    """Returns the sums of the seconds that have a bin, the slow way."""
     every: dict[int, list[Bin]] = defaultdict(list)
     for of in bins:
         every[of.ts_ns // S].append(of)
@@ -104,7 +105,7 @@ def slowly(bins: list[Bin]) -> list[list[int]]:
 
 
 def joined(spans: Any, gap_ns: int) -> list[list[int]]:
-    """SPANS, with those no more than GAP_NS apart made one."""
+    """Returns SPANS, with those joined that are no more than GAP_NS apart."""
     found: list[list[int]] = []
     for first, last in sorted(spans):
         if found and first - found[-1][1] <= gap_ns:
@@ -115,7 +116,7 @@ def joined(spans: Any, gap_ns: int) -> list[list[int]]:
 
 
 def full_windows(bins: list[Bin], width_ns: int, full_bytes: int, bin_bytes: int) -> list[tuple[int, int]]:
-    """Of seconds that have a full bin."""
+    """Returns the full windows of seconds that have a full bin."""
     looked_at = {of.ts_ns // S for of in bins if of.wire_bytes >= bin_bytes}
     sums: dict[int, int] = defaultdict(int)
     for of in bins:
@@ -167,7 +168,7 @@ def test_of_two_seconds_the_order_does_not_matter(bins: list[Bin], data: st.Data
         ([0, 3 * S, S, 2 * S, S], False),
     ],
 )
-def test_a_bin_of_a_second_that_is_done_is_refused(times: list[int], is_in_order: bool) -> None:
+def test_a_bin_of_a_completed_second_is_refused(times: list[int], is_in_order: bool) -> None:
     seconds = Seconds([False, True], LOSING, MOST, 0, [])
     bins = [Bin(ts, 1, 1, 1, 0, 0, 0) for ts in times]
     assert add(seconds, bins) == is_in_order
@@ -175,7 +176,7 @@ def test_a_bin_of_a_second_that_is_done_is_refused(times: list[int], is_in_order
         assert rows(seconds.end()[0], len(FIELDS) + 4) == slowly(bins)
 
 
-def test_of_many_seconds() -> None:
+def test_many_seconds() -> None:
     times = [number * S + 7 for number in range(5000)]
     seconds = Seconds([False, True], LOSING, 1, 0, [(1000, 1, 0)])
     assert add(seconds, [Bin(ts, 1, ts % 1000, 1, 0, 0, 0) for ts in times])
@@ -201,7 +202,7 @@ def test_invalid_options_are_refused(arguments: tuple[Any, ...]) -> None:
         Seconds(*arguments)
 
 
-def test_columns_that_are_none_are_refused() -> None:
+def test_invalid_columns_are_refused() -> None:
     numbers = np.zeros(3, np.int64)
     columns = [numbers, numbers, numbers, numbers.astype(np.uint32), numbers.astype(np.uint16)]
     for place in range(1, 5):

@@ -1,4 +1,5 @@
-"""What `mburst repair` set aside stays known: answers over its time say so, and nobody counts it as idle."""
+"""Rows in files that `mburst repair` set aside stay known as missing: answers over their time say so, and do not count
+it as idle."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ RUN = {"writer_id": WRITER, "bin_ns": SECOND}
 
 @pytest.fixture
 def store(tmp_path: Path) -> StoreFolder:
-    """A recording of 30 s whose bins are in three files of 10 s each, a packet a second."""
+    """A store with a recording of 30 s whose bins are in three files of 10 s each, a packet a second."""
     made = StoreFolder.create(tmp_path / "store")
     for part in range(3):
         seconds = range(part * 10, part * 10 + 10)
@@ -43,25 +44,25 @@ def store(tmp_path: Path) -> StoreFolder:
 
 
 def in_order(store: StoreFolder, table: str = "bins") -> list[Path]:
-    """The sealed files of TABLE, the oldest rows first."""
+    """Returns the sealed files of TABLE, those with the oldest rows first."""
     return sorted(sealed_files(store, table), key=lambda path: path.name.split(".")[3])
 
 
 def lose(store: StoreFolder, path: Path) -> Path:
-    """Where the file at PATH is after it was damaged and the store repaired."""
+    """Damages the file at PATH and repairs the store; returns where the file is then."""
     flip(path, 30)
     list(repair(store.path))
     return store.path / "damaged" / path.relative_to(store.path)
 
 
 def spans(store: StoreFolder, view: str = "coverage") -> list[tuple[int, int]]:
-    """When something was recorded, in seconds from T0."""
+    """Returns when something was recorded, in seconds from T0."""
     rows = store.connect().execute(f"SELECT start_ns, end_ns FROM {view} ORDER BY ALL").fetchall()
     return [((start - T0) // SECOND, (end - T0) // SECOND) for start, end in rows]
 
 
 @pytest.mark.parametrize("table", ["bins", "sources", "recordings"])
-def test_what_was_set_aside_is_missing_as_it_was_before_the_repair(store: StoreFolder, table: str) -> None:
+def test_a_file_that_was_set_aside_is_reported_like_before_the_repair(store: StoreFolder, table: str) -> None:
     path = in_order(store, table)[0]
     flip(path, 30)
     [before] = damaged_files(store.connect())
@@ -72,7 +73,7 @@ def test_what_was_set_aside_is_missing_as_it_was_before_the_repair(store: StoreF
     assert str(after) == f"{after.path}: set aside by `mburst repair` (missing: {before.missing()})"
 
 
-def test_other_times_and_racks_do_not_lack_it(store: StoreFolder) -> None:
+def test_other_times_and_racks_are_not_affected(store: StoreFolder) -> None:
     lose(store, in_order(store)[1])
     assert len(damaged_files(store.connect("r1", T0, T0 + DAY))) == 1
     assert damaged_files(store.connect("r2")) == []
@@ -84,7 +85,7 @@ def test_other_times_and_racks_do_not_lack_it(store: StoreFolder) -> None:
 @pytest.mark.parametrize(
     ("lost", "left"), [([0], [(10, 30)]), ([1], [(0, 10), (20, 30)]), ([0, 1], [(20, 30)]), ([0, 1, 2], [])]
 )
-def test_time_whose_bins_are_missing_was_not_recorded(
+def test_time_with_missing_bins_does_not_count_as_recorded(
     store: StoreFolder, lost: list[int], left: list[tuple[int, int]], repaired: bool
 ) -> None:
     for path in [in_order(store)[number] for number in lost]:
@@ -94,7 +95,7 @@ def test_time_whose_bins_are_missing_was_not_recorded(
     assert spans(store) == spans(store, "recorded") == left
 
 
-def test_another_recorders_bins_of_that_time_are_not_missing(store: StoreFolder) -> None:
+def test_bins_of_another_recorder_at_that_time_are_not_missing(store: StoreFolder) -> None:
     other = new_writer()
     run = {
         "recording_id": "run-2",
@@ -111,7 +112,7 @@ def test_another_recorders_bins_of_that_time_are_not_missing(store: StoreFolder)
     assert times == [("eth0", 0, 10), ("eth0", 20, 30), ("eth1", 0, 30)]
 
 
-def test_a_copy_or_a_strangers_file_takes_no_time_away(store: StoreFolder) -> None:
+def test_a_duplicate_or_a_foreign_file_removes_no_recorded_time(store: StoreFolder) -> None:
     path = in_order(store)[1]
     copy = store.path / "bins" / "date=mixed" / "rack=r1" / path.name
     copy.parent.mkdir(parents=True)
@@ -134,14 +135,14 @@ def test_a_damaged_log_of_another_table_is_named(store: StoreFolder) -> None:
     assert {file.table for file in damaged_files(store.connect())} == tables
 
 
-def test_what_was_dropped_counts_once_whatever_is_missing(store: StoreFolder) -> None:
+def test_dropped_packets_count_once_whatever_is_missing(store: StoreFolder) -> None:
     totals = {"packets": 30, "start_ns": T0, "end_ns": T0 + 30 * SECOND - 1, **RUN}
     write(store, "recordings", {**totals, "dropped": 7, "late": 3, "written_ns": 2 * 10**18}, writer_id=WRITER)
     lose(store, in_order(store)[1])
     assert store.connect().execute("SELECT sum(dropped), sum(late) FROM recorded").fetchall() == [(7, 3)]
 
 
-def test_a_file_that_is_back_is_not_missing(store: StoreFolder) -> None:
+def test_a_file_that_was_restored_is_not_missing(store: StoreFolder) -> None:
     path = in_order(store)[1]
     content = path.read_bytes()
     lose(store, path)
@@ -149,7 +150,7 @@ def test_a_file_that_is_back_is_not_missing(store: StoreFolder) -> None:
     assert damaged_files(store.connect()) == [] and spans(store) == [(0, 30)]
 
 
-def test_a_second_copy_is_not_missing_either(store: StoreFolder) -> None:
+def test_a_duplicate_that_was_set_aside_is_not_missing(store: StoreFolder) -> None:
     path = in_order(store)[1]
     copy = store.path / "bins" / "date=mixed" / "rack=r1" / path.name
     copy.parent.mkdir(parents=True)
@@ -170,8 +171,8 @@ def test_rows_of_a_log_that_were_not_saved_stay_missing(store: StoreFolder) -> N
     assert damaged_files(store.connect("r2")) == []
 
 
-def test_the_batches_beside_a_damaged_one_say_when_it_was(store: StoreFolder) -> None:
-    """Rows of files are not of the time at which they are written."""
+def test_adjacent_batches_bound_the_time_of_a_damaged_one(store: StoreFolder) -> None:
+    """The rows of a recorded file are older than the time of writing, which is no bound."""
     log = left_hot(store, batches=5)
     flip(log, log.stat().st_size // 2)
     [damage] = damaged_files(store.connect())
@@ -179,7 +180,7 @@ def test_the_batches_beside_a_damaged_one_say_when_it_was(store: StoreFolder) ->
     assert T0 <= damage.first_ns <= T0 + 2 * 10**6 <= damage.last_ns <= T0 + 4 * 10**6
 
 
-def test_of_a_damaged_end_of_a_log_of_files_no_end_is_known(store: StoreFolder) -> None:
+def test_a_damaged_end_of_a_log_has_no_known_last_time(store: StoreFolder) -> None:
     log = left_hot(store)
     flip(log, log.stat().st_size - 40)
     list(repair(store.path))
@@ -187,7 +188,7 @@ def test_of_a_damaged_end_of_a_log_of_files_no_end_is_known(store: StoreFolder) 
     assert damage.last_ns is None
 
 
-def test_a_foreign_name_is_missing_on_the_day_of_its_folder(store: StoreFolder) -> None:
+def test_a_foreign_file_counts_as_missing_on_the_day_of_its_folder(store: StoreFolder) -> None:
     (in_order(store)[0].parent / "stranger.parquet").write_bytes(b"?")
     list(repair(store.path))
     [damage] = damaged_files(store.connect())
@@ -195,7 +196,7 @@ def test_a_foreign_name_is_missing_on_the_day_of_its_folder(store: StoreFolder) 
     assert damaged_files(store.connect(since_ns=T0 + 3 * DAY)) == []
 
 
-def test_check_says_what_is_missing_and_deep_that_sums_lack_it(store: StoreFolder, capsys: Any) -> None:
+def test_check_reports_missing_rows_and_deep_reports_the_sums(store: StoreFolder, capsys: Any) -> None:
     aside = lose(store, in_order(store)[1])
     assert main(["check", str(store.path), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -210,7 +211,7 @@ def test_check_says_what_is_missing_and_deep_that_sums_lack_it(store: StoreFolde
     assert summary.endswith("3 mismatched sums and 1 file set aside")
 
 
-def test_deep_is_not_sound_where_no_sum_shows_what_is_missing(store: StoreFolder, capsys: Any) -> None:
+def test_deep_is_not_sound_even_if_no_sum_shows_the_missing_rows(store: StoreFolder, capsys: Any) -> None:
     write(store, "probes", {"tx_ns": T0, "rx_ns": T0 + 1})
     lose(store, sealed_files(store, "probes")[0])
     assert main(["check", str(store.path)]) == 0
@@ -218,12 +219,12 @@ def test_deep_is_not_sound_where_no_sum_shows_what_is_missing(store: StoreFolder
     assert main(["check", str(store.path), "--deep"]) == 1
 
 
-def test_a_repaired_store_is_repaired(store: StoreFolder, capsys: Any) -> None:
+def test_a_second_repair_finds_nothing_damaged(store: StoreFolder, capsys: Any) -> None:
     lose(store, in_order(store)[1])
     assert main(["repair", str(store.path)]) == 0 and "nothing is damaged" in capsys.readouterr().out
 
 
-def test_files_named_one_by_one_have_what_was_set_aside(store: StoreFolder) -> None:
+def test_files_named_one_by_one_include_files_set_aside(store: StoreFolder) -> None:
     from mburst.sql import listed
 
     lose(store, in_order(store)[1])
@@ -242,7 +243,7 @@ def test_a_store_without_such_files_is_not_searched_for_them(
 
 
 @pytest.mark.parametrize("width", ["1s", "4s", "7s"])
-def test_utilization_has_each_bin_that_is_left_once_and_none_that_is_missing(store: StoreFolder, width: str) -> None:
+def test_utilization_has_each_remaining_bin_once(store: StoreFolder, width: str) -> None:
     lose(store, in_order(store)[1])
     with pytest.warns(mburst.DamagedFileWarning):
         found = mburst.open(store.path).utilization(bin=width, link="1G")
@@ -252,7 +253,7 @@ def test_utilization_has_each_bin_that_is_left_once_and_none_that_is_missing(sto
         assert [(time - T0) // SECOND for time in times] == [*range(10), *range(20, 30)]
 
 
-def test_the_distribution_of_utilization_is_of_the_bins_that_are_left(store: StoreFolder) -> None:
+def test_the_distribution_of_utilization_is_of_the_remaining_bins(store: StoreFolder) -> None:
     lose(store, in_order(store)[1])
     con = store.connect()
     rows = con.execute(prepare(con, "distribution")).fetchall()

@@ -1,4 +1,4 @@
-"""What goes into a store comes out of it: hot, sealed, of any host, rack, date and encoding."""
+"""Rows of a store are read as written: hot or sealed, of any host, rack, date and encoding."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_create_makes_a_folder_and_opens_it_again(tmp_path: Path) -> None:
     assert sum(stored(StoreFolder.open(tmp_path / "a" / "store"), "bins").values()) == 1
 
 
-def test_create_takes_an_empty_folder_but_no_other(tmp_path: Path) -> None:
+def test_create_accepts_no_folder_that_is_not_empty(tmp_path: Path) -> None:
     StoreFolder.create(tmp_path)
     other = tmp_path / "home"
     other.mkdir()
@@ -55,21 +55,21 @@ def test_create_takes_an_empty_folder_but_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("x")])
-def test_open_says_that_there_is_no_store(tmp_path: Path, make: Any) -> None:
+def test_open_reports_a_missing_store(tmp_path: Path, make: Any) -> None:
     make(tmp_path / "x")
     with pytest.raises(MburstError, match="x: not an mburst store") as caught:
         StoreFolder.open(tmp_path / "x")
     assert caught.value.hint
 
 
-def test_create_says_that_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_create_reports_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("x")
     with pytest.raises(MburstError, match="x: a file, and not an mburst store"):
         StoreFolder.create(tmp_path / "x")
 
 
 @pytest.mark.parametrize("marker", ["", "{}", "[]", '{"format": 99}'])
-def test_open_refuses_a_marker_that_it_does_not_know(tmp_path: Path, marker: str) -> None:
+def test_open_refuses_an_unknown_marker(tmp_path: Path, marker: str) -> None:
     (tmp_path / "mburst.json").write_text(marker)
     with pytest.raises(MburstError, match=r"damaged|format 99"):
         StoreFolder.open(tmp_path)
@@ -98,7 +98,8 @@ VALUES = {
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[str, str, str, list[pa.Table]]:
-    """A table's name, a host and a rack, and batches of rows with them. Their text is plain or dictionary-encoded."""
+    """Returns the name of a table, a host and a rack, and batches of rows with these. Text is plain or
+    dictionary-encoded."""
     table = draw(st.sampled_from(sorted(ORDER)))
     host, rack = draw(TEXT), draw(TEXT)
     near = st.integers(T0, T0 + 3) | st.sampled_from([T0 + DAY, T0 - DAY, -1, 0, 2**63 - 1, -(2**63)])
@@ -161,7 +162,7 @@ def test_all_rows_come_back_while_hot_and_when_sealed(
 
 
 def check_sealed(path: Path, store: Path, table: str, rack: str) -> None:
-    """One date and rack a file, each row group in order."""
+    """Asserts that a file has one date and rack, and that each of its row groups is in order."""
     _, date, rack_name, _ = path.relative_to(store).parts
     assert rack_name == filenames.rack_folder(rack)
     file = pq.ParquetFile(path)
@@ -176,8 +177,8 @@ def check_sealed(path: Path, store: Path, table: str, rack: str) -> None:
         assert name is not None and name.first_ns <= min(times) and max(times) <= name.last_ns
 
 
-def test_many_small_batches_wait_as_few_tables(tmp_path: Path) -> None:
-    """A table has 20 kB of its own: without that, 15 minutes of twenty batches of bins a second took 400 MB."""
+def test_many_small_batches_are_held_as_few_tables(tmp_path: Path) -> None:
+    """An Arrow table costs 20 kB: without this, 15 minutes of twenty batches of bins a second took 400 MB."""
     store = StoreFolder.create(tmp_path / "store")
     one = rows("bins", {})
     with store.writer("bins", "cache-1", "r1") as writer:
@@ -216,7 +217,7 @@ def test_the_first_batch_may_be_plain_and_the_next_encoded(tmp_path: Path) -> No
     assert list(stored(store, "bins").values()) == [2]
 
 
-def test_missing_columns_that_may_be_null_are_null_and_order_does_not_matter(tmp_path: Path) -> None:
+def test_missing_nullable_columns_are_null_and_their_order_does_not_matter(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path)
     full = rows("probes", {"tx_ns": T0})
     names = [column.name for column in columns("probes") if not column.nullable]
@@ -235,7 +236,7 @@ def test_missing_columns_that_may_be_null_are_null_and_order_does_not_matter(tmp
         rows("bins", {"ts_ns": T0}).set_column(6, "ts_ns", pa.array([None], pa.int64())),
     ],
 )
-def test_rows_that_are_not_of_the_table_are_refused_before_any_is_written(tmp_path: Path, batch: pa.Table) -> None:
+def test_rows_of_another_schema_are_refused_before_any_is_written(tmp_path: Path, batch: pa.Table) -> None:
     store = StoreFolder.create(tmp_path)
     with store.writer("bins", host="cache-1", rack="r1") as writer:
         writer.append(rows("bins", {"ts_ns": T0}))
@@ -252,7 +253,7 @@ def test_a_writer_without_rows_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mburst.json", "replaced"]
 
 
-def test_a_closed_writer_takes_no_more(tmp_path: Path) -> None:
+def test_a_closed_writer_refuses_rows(tmp_path: Path) -> None:
     writer = StoreFolder.create(tmp_path).writer("bins", host="cache-1", rack="r1")
     writer.close()
     writer.close()
@@ -272,7 +273,7 @@ def test_writers_side_by_side_are_read_together(tmp_path: Path) -> None:
     assert Counter(row[1] for row in stored(store, "bins").elements()) == {"a": 1, "b": 2}
 
 
-def test_the_last_row_of_a_run_counts(tmp_path: Path) -> None:
+def test_the_last_row_of_a_recording_counts(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path)
     write(
         store,
@@ -286,7 +287,7 @@ def test_the_last_row_of_a_run_counts(tmp_path: Path) -> None:
     assert kept.fetchall() == [("a", True, 9), ("b", False, 1)]
 
 
-def test_connect_narrows_to_racks_and_days_but_never_loses_a_row_that_is_asked_for(tmp_path: Path) -> None:
+def test_connect_narrows_to_racks_and_days_without_losing_requested_rows(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path)
     write(store, "recordings", {"written_ns": T0 + 300 * DAY})
     for rack in ("r1", "r 2/ä"):
@@ -338,7 +339,7 @@ def test_sealed_files_of_a_hot_segment_do_not_count(tmp_path: Path, monkeypatch:
     assert sum(stored(store, "bins").values()) == 2
 
 
-def test_what_a_reader_has_stays_readable_when_it_is_sealed(tmp_path: Path) -> None:
+def test_the_rows_of_a_reader_stay_readable_after_a_seal(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path)
     writer = store.writer("bins", host="cache-1", rack="r1")
     writer.append(rows("bins", {"ts_ns": T0}))
@@ -370,7 +371,7 @@ def test_a_torn_last_batch_is_left_out_wherever_it_is_cut(tmp_path: Path) -> Non
 
 
 def attempt(store: StoreFolder, writer_id: str, in_bins: int, **row: Any) -> None:
-    """An attempt at recording a file: its row and a bin."""
+    """Writes an attempt at recording a file: its row and a bin."""
     for table, given_row in (
         ("recordings", {"counted_segments": 0, "packets": 0, "end_ns": None, **row}),
         ("bins", {"packets": in_bins, "ts_ns": T0}),
@@ -435,7 +436,7 @@ def test_rows_of_many_days_hold_one_file_open_at_a_time(tmp_path: Path) -> None:
         writer.append(rows("bins", *reversed(given_rows)))
     assert len(os.listdir("/proc/self/fd")) <= before + 2
     assert sum(stored(store, "bins").values()) == 600
-    assert len(sealed_files(store, "bins")) == 1  # a packet a day makes no folder a day
+    assert len(sealed_files(store, "bins")) == 1  # a packet a day does not make a folder a day
 
 
 @pytest.mark.parametrize("host", ["", "..", "a/b", "x" * 300, "ä" * 99, "cache-1.example.com", "a.0.parquet"])
@@ -445,7 +446,7 @@ def test_any_host_makes_a_file_name(tmp_path: Path, host: str) -> None:
     assert [row[1:3] for row in stored(store, "bins")] == [(host, "..")]
 
 
-def test_columns_are_packed_as_the_bench_measures(tmp_path: Path) -> None:
+def test_columns_have_the_encodings_that_the_bench_measured(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path)
     write(store, "bins", *({"ts_ns": T0 + at * 10_000, "wire_bytes": at % 7} for at in range(1000)))
     (path,) = sealed_files(store, "bins")
@@ -456,7 +457,7 @@ def test_columns_are_packed_as_the_bench_measures(tmp_path: Path) -> None:
     assert packed["wire_bytes"].statistics.max == 6
 
 
-def test_a_rack_that_no_folder_can_be_named_after_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_a_rack_too_long_for_a_folder_name_is_refused_at_the_start(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store")
     with pytest.raises(UsageError, match="longer than 250 bytes in a file name"):
         TableWriter(store.path, "bins", "cache-1", 100 * "é")

@@ -1,4 +1,5 @@
-"""Rows reach the disk within a second, each log by itself; where the disk takes longer, that is said at the time."""
+"""Rows reach the disk within a second, each log independently; if the disk takes longer, this is reported at that
+time."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ SENDER = {"first_ns": 1, "last_ns": 2}
 
 
 class Disk:
-    """A disk that syncs the logs of some tables when it is let, and fails those of others."""
+    """A disk on which syncs of some tables wait for permission, and those of others fail."""
 
     def __init__(self) -> None:
         self.slow: set[str] = set()
@@ -39,7 +40,7 @@ class Disk:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    """The disk of this process; SYNC_S is short."""
+    """The disk of this process, with a short SYNC_S."""
     made = Disk()
     monkeypatch.setattr(os, "fdatasync", made.fdatasync)
     monkeypatch.setattr(disk, "SYNC_S", 0.1)
@@ -62,7 +63,7 @@ def test_a_log_does_not_wait_for_another(tmp_path: Path, slow: Disk) -> None:
         slow.let.set()
 
 
-def test_rows_at_risk_are_said_while_they_are_and_how_long_it_was_in_the_end(tmp_path: Path, slow: Disk) -> None:
+def test_rows_at_risk_are_reported_during_the_delay_and_after_it(tmp_path: Path, slow: Disk) -> None:
     store, slow.slow = StoreFolder.create(tmp_path / "store"), {"bins", "sources"}
     reported: list[MburstError] = []
     with (
@@ -72,7 +73,7 @@ def test_rows_at_risk_are_said_while_they_are_and_how_long_it_was_in_the_end(tmp
         begun = time.monotonic()
         bins.append(rows("bins", {}))
         sources.append(rows("sources", SENDER))
-        wait_for(lambda: len(reported) >= 3)  # again when it is twice as long
+        wait_for(lambda: len(reported) >= 3)  # again after twice as long
         slow.let.set()
         wait_for(lambda: len(slow.synced) >= 2)
         passed = time.monotonic() - begun
@@ -84,7 +85,7 @@ def test_rows_at_risk_are_said_while_they_are_and_how_long_it_was_in_the_end(tmp
     assert all(str(store.path) in str(error) and "power cut" in str(error) and error.hint for error in reported)
 
 
-def test_a_disk_in_time_is_not_mentioned(tmp_path: Path, slow: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fast_disk_is_not_reported(tmp_path: Path, slow: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "SYNC_S", 60.0)
     reported: list[MburstError] = []
     with StoreFolder.create(tmp_path / "store").writer("bins", rack="r1", on_trouble=reported.append) as writer:
@@ -111,5 +112,5 @@ def test_logs_that_end_leave_no_thread(tmp_path: Path, slow: Disk) -> None:
     for _ in range(20):
         with store.writer("bins", rack="r1") as writer:
             writer.append(rows("bins", {}))
-    wait_for(lambda: threading.active_count() <= before + 1)  # the one that looks after them
+    wait_for(lambda: threading.active_count() <= before + 1)  # the thread that looks after them
     assert disk.Syncer.shared()._watched == []

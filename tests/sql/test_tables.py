@@ -1,4 +1,4 @@
-"""The one definition of the tables, as Arrow and as DuckDB read it."""
+"""The single definition of the tables, as Arrow and as DuckDB read it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = sorted(ORDER)
 
 
 @pytest.mark.parametrize("table", NAMES)
-def test_columns_are_those_that_duckdb_reads(table: str) -> None:
+def test_columns_equal_those_that_duckdb_reads(table: str) -> None:
     with duckdb.connect() as connection:
         connection.execute(schema_sql(table))
         found = [
