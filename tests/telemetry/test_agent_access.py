@@ -1,4 +1,5 @@
-"""Who gets in to the switch agent, what is said of who does not, and what a client can cost."""
+"""Access to the switch agent: which clients are accepted, how refused clients are reported, and what a client can
+cost."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What the verb says when it does not begin."""
+    """Returns the error of a verb that does not start."""
     assert main(["switch-agent", "lo", *arguments]) in (1, 2)
     printed = capsys.readouterr()
     assert printed.out == "" and "Traceback" not in printed.err
@@ -51,7 +52,7 @@ def subscribe(channel: Any, asked: Any, **more: Any) -> Any:
 
 
 def code_of(call: Any) -> str:
-    """The status that a call ends with."""
+    """Returns the status that a call ends with."""
     try:
         list(call)
     except grpc.RpcError as error:
@@ -63,18 +64,18 @@ def code_of(call: Any) -> str:
 
 
 @pytest.mark.parametrize("port", ["99999", "65536", str(HIGH * 2 + 80), "-1", "", "http", "９339", "1e3", "0x10"])
-def test_a_port_that_is_none_is_refused(capsys, port):
+def test_an_invalid_port_is_refused(capsys, port):
     assert f"{port}" in refused(capsys, "--listen", f"127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(
     "text", ["9339", "127.0.0.1", "::1:9339", ":9339", "[::1]", "[::1:9339", "unix:", "", "ipv4:1"]
 )
-def test_what_is_no_address_is_refused(capsys, text):
+def test_an_invalid_address_is_refused(capsys, text):
     refused(capsys, "--listen", text)
 
 
-def test_an_address_of_another_machine_is_said_to_be_one(capsys):
+def test_an_address_of_another_machine_is_reported_as_such(capsys):
     assert "(no interface of this machine has that address: " in refused(
         capsys, "--listen", "192.0.2.1:0", "--insecure"
     )
@@ -86,11 +87,11 @@ def test_an_address_of_another_machine_is_said_to_be_one(capsys):
      ("127.1:1", True), ("[::ffff:127.0.0.1]:1", True), ("0.0.0.0:1", False), ("[::]:1", False), ("10.0.0.1:1", False),
      ("[::ffff:10.0.0.1]:1", False), ("[fe80::1]:1", False), ("128.0.0.1:1", False)],
 )  # fmt: skip
-def test_local_is_by_address(text, local):
+def test_local_is_decided_by_the_address(text, local):
     assert parse(text).is_local is local
 
 
-def test_a_name_that_begins_like_loopback_is_not_local(monkeypatch):
+def test_a_name_that_looks_like_loopback_is_not_local(monkeypatch):
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.5", 80))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **more: found)
     assert not parse("127.0.0.1.example.net:80").is_local
@@ -103,7 +104,7 @@ def test_a_name_that_begins_like_loopback_is_not_local(monkeypatch):
      (["TLS", "--username", "me"], ""), (["TLS", "CA"], "")],
 )  # fmt: skip
 @pytest.mark.parametrize("where", ["0.0.0.0", "[::]"])
-def test_other_hosts_get_in_with_tls_and_a_secret_only(authority, capsys, monkeypatch, where, more, word):
+def test_other_hosts_need_tls_and_a_secret(authority, capsys, monkeypatch, where, more, word):
     monkeypatch.setenv("MBURST_AGENT_PASSWORD", "secret")
     certificate, key = authority.issue("agent", ["127.0.0.1"])
     options = {"TLS": ["--tls-cert", str(certificate), "--tls-key", str(key)], "CA": ["--tls-ca", str(authority.ca)]}
@@ -116,7 +117,7 @@ def test_other_hosts_get_in_with_tls_and_a_secret_only(authority, capsys, monkey
         assert address.startswith(where)
 
 
-def test_insecure_says_what_it_means(tmp_path):
+def test_insecure_reports_its_consequences(tmp_path):
     errors = tmp_path / "errors"
     with agent("lo", "--listen=0.0.0.0:0", "--insecure", errors=errors):
         assert "other hosts can connect, and no encryption" in errors.read_text()
@@ -137,7 +138,7 @@ def test_a_port_that_another_process_holds_is_refused(capsys, other):
         assert "another process is listening there" in refused(capsys, "--listen", address)
 
 
-def test_nobody_can_join_the_port(capsys):
+def test_no_process_can_share_the_port(capsys):
     with agent("lo") as (address, _), socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -146,7 +147,7 @@ def test_nobody_can_join_the_port(capsys):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "dangling link"])
-def test_what_is_no_socket_stays_in_the_way(tmp_path, capsys, kind):
+def test_a_file_in_place_of_the_socket_is_not_removed(tmp_path, capsys, kind):
     path = tmp_path / "agent.sock"
     if kind == "file":
         path.write_text("kept")
@@ -159,12 +160,12 @@ def test_what_is_no_socket_stays_in_the_way(tmp_path, capsys, kind):
     assert path.is_symlink() or path.exists()
 
 
-def test_a_unix_socket_is_taken_over_from_the_dead_alone(tmp_path, capsys):
+def test_a_unix_socket_is_taken_over_only_from_a_dead_process(tmp_path, capsys):
     path = tmp_path / "agent.sock"
     with agent("lo", f"--listen=unix:{path}"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600  # for this user and root
         assert "another process is listening there" in refused(capsys, f"--listen=unix:{path}")
-    assert path.exists()  # it was killed
+    assert path.exists()  # its process was killed
     with agent("lo", f"--listen=unix:{path}") as (address, process):
         with grpc.insecure_channel(address) as channel:
             assert code_of(subscribe(channel, request("ONCE"), timeout=20)) == "OK"
@@ -182,7 +183,7 @@ def test_a_unix_socket_is_taken_over_from_the_dead_alone(tmp_path, capsys):
 # --- certificates and passwords -------------------------------------------------------------------------------------
 
 
-def test_wrong_files_are_named(authority, tmp_path, capsys):
+def test_invalid_files_are_named(authority, tmp_path, capsys):
     certificate, key = authority.issue("one", ["127.0.0.1"])
     _, other = authority.issue("two", ["127.0.0.1"])
     text = tmp_path / "text"
@@ -204,7 +205,7 @@ def test_wrong_files_are_named(authority, tmp_path, capsys):
     assert str(broken) in printed(certificate, key, broken)
 
 
-def test_an_encrypted_key_is_refused_and_not_asked_for(authority, tmp_path, capsys):
+def test_an_encrypted_key_is_refused_without_a_prompt(authority, tmp_path, capsys):
     from cryptography.hazmat.primitives import serialization as form
 
     certificate, key = authority.issue("locked", ["127.0.0.1"])
@@ -217,14 +218,14 @@ def test_an_encrypted_key_is_refused_and_not_asked_for(authority, tmp_path, caps
 
 
 def lines_of(path: Path, count: int) -> list[str]:
-    """The lines in a file, once there are so many."""
+    """Returns the lines in a file, once there are so many."""
     deadline = time.monotonic() + 30
     while len(lines := path.read_text().splitlines()) < count and time.monotonic() < deadline:
         time.sleep(0.02)
     return lines
 
 
-def test_who_is_refused_by_tls_is_one_line_each(authority, tmp_path):
+def test_each_client_refused_by_tls_is_one_line(authority, tmp_path):
     certificate, key = authority.issue("agent", ["127.0.0.1"])
     foreign = Authority(tmp_path, "foreign")
     mine, my_key = authority.issue("client", [])
@@ -256,7 +257,7 @@ def test_who_is_refused_by_tls_is_one_line_each(authority, tmp_path):
         assert call(authority.ca, (mine, my_key)) == "OK"
 
 
-def test_a_wrong_password_is_refused_and_told_and_not_shown(tmp_path):
+def test_a_wrong_password_is_refused_and_reported_without_being_shown(tmp_path):
     errors = tmp_path / "errors"
     with agent("lo", "--username=me", env={"MBURST_AGENT_PASSWORD": "right-one"}, errors=errors) as (address, _):
         with grpc.insecure_channel(address) as channel:

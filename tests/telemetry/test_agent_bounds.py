@@ -1,4 +1,4 @@
-"""What clients of the switch agent can cost it, and how it ends."""
+"""The cost of clients of the switch agent is bounded, and the agent ends cleanly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_files(process: subprocess.Popen[str]) -> int:
     return len(os.listdir(f"/proc/{process.pid}/fd"))
 
 
-def test_clients_that_read_nothing_hold_up_nobody():
+def test_clients_that_read_nothing_do_not_block_others():
     with agent("lo") as (address, _), grpc.insecure_channel(address) as channel:
         silent = [subscribe(channel, request(**fast())) for _ in range(8)]
         with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as other:
@@ -46,7 +46,7 @@ def test_clients_that_read_nothing_hold_up_nobody():
 
 @contextlib.asynccontextmanager
 async def serving(lines: list[str]) -> AsyncIterator[tuple[str, server.TargetServer]]:
-    """An agent in this process: (address, agent)."""
+    """Runs an agent in this process; yields (address, agent)."""
     watermarks = Watermarks(["lo"])
     made = server.TargetServer(
         Tree(["lo"], watermarks, {}, None), server.Endpoint(Address("127.0.0.1", 0)), lines.append
@@ -62,8 +62,8 @@ async def serving(lines: list[str]) -> AsyncIterator[tuple[str, server.TargetSer
         watermarks.close()
 
 
-def test_a_client_that_takes_nothing_is_given_up(monkeypatch):
-    """A message waits for it, and no more is made meanwhile; after a while its connection is closed."""
+def test_a_client_that_reads_nothing_is_disconnected(monkeypatch):
+    """While a message waits for the client, no more are made; after a while its connection is closed."""
     monkeypatch.setattr(writer, "PATIENCE_S", 1.0)
     waiting = 0
     most = 0
@@ -102,8 +102,8 @@ def fast() -> dict[str, int]:
     return {"mode": messages.STREAM_MODES.index("SAMPLE"), "sample_interval": 10_000_000}
 
 
-def test_clients_that_are_killed_leave_nothing():
-    """Their connections, subscriptions and watches go."""
+def test_killed_clients_leave_nothing():
+    """Their connections, subscriptions and watches are removed."""
     program = (
         "import sys, grpc; sys.path[:0] = sys.argv[2:]; import test_agent_bounds as t\n"
         "channel = grpc.insecure_channel(sys.argv[1])\n"
@@ -129,13 +129,13 @@ def test_clients_that_are_killed_leave_nothing():
         assert open_files(process) <= before
         with grpc.insecure_channel(address) as channel:
             calls = [subscribe(channel, request(**fast())) for _ in range(server.MOST_CALLS)]
-            assert all(next(call) for call in calls)  # the places of those that were killed are free
+            assert all(next(call) for call in calls)  # the places of the killed clients are free
             with pytest.raises(grpc.RpcError) as caught:
                 next(subscribe(channel, request()))
             assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_connections_are_bounded_and_half_requests_hold_up_nobody(tmp_path):
+def test_connections_are_bounded_and_half_requests_do_not_block_others(tmp_path):
     errors = tmp_path / "errors"
     with agent("lo", errors=errors) as (address, _), contextlib.ExitStack() as stack:
         where = ("127.0.0.1", int(address.rpartition(":")[2]))
@@ -146,7 +146,7 @@ def test_connections_are_bounded_and_half_requests_hold_up_nobody(tmp_path):
             with contextlib.suppress(ConnectionResetError):
                 assert one.recv(1) == b""
         assert "clients of this host are connected" in lines_of(errors, 1)[0]
-        assert len(lines_of(errors, 20)) == 20  # and no more, however often somebody comes
+        assert len(lines_of(errors, 20)) == 20  # and no more, however often clients connect
         for one in held:
             one.close()
         deadline, code = time.monotonic() + 30, ""
@@ -156,7 +156,7 @@ def test_connections_are_bounded_and_half_requests_hold_up_nobody(tmp_path):
         assert code == "OK"
 
 
-def test_requests_that_make_no_sense_end_their_call_alone():
+def test_invalid_requests_end_only_their_call():
     asked = messages.SubscriptionList(encoding=2)
     for _ in range(129):
         asked.subscription.add(path=as_message(parse_path("/system")))
@@ -178,7 +178,7 @@ def channel_raw(channel: Any, message: bytes) -> Any:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_is_heard_with_clients_that_read_and_such_as_do_not(number):
+def test_a_signal_ends_an_agent_with_reading_and_silent_clients(number):
     with agent("lo") as (address, process), grpc.insecure_channel(address) as channel:
         calls = [subscribe(channel, request(**fast())) for _ in range(4)]
         assert all(next(call) for call in calls)
@@ -187,7 +187,7 @@ def test_a_stop_is_heard_with_clients_that_read_and_such_as_do_not(number):
         assert code_of(calls[0]) in ("UNAVAILABLE", "CANCELLED")
 
 
-def test_what_all_subscriptions_follow_is_bounded(monkeypatch):
+def test_the_leaves_of_all_subscriptions_are_bounded(monkeypatch):
     monkeypatch.setattr(streams, "MOST_LEAVES", 30)  # lo has 17
 
     async def work() -> None:
@@ -210,7 +210,7 @@ def test_what_all_subscriptions_follow_is_bounded(monkeypatch):
     asyncio.run(asyncio.wait_for(work(), 60))
 
 
-def test_clients_that_go_are_no_failures(tmp_path):
+def test_clients_that_disconnect_are_not_reported(tmp_path):
     errors = tmp_path / "errors"
     asked = request(**fast())
     for _ in range(20):
@@ -225,8 +225,8 @@ def test_clients_that_go_are_no_failures(tmp_path):
     assert errors.read_text() == ""
 
 
-def test_queues_that_cannot_be_read_end_the_agent(monkeypatch):
-    """Rather than that old depths are served."""
+def test_unreadable_queues_end_the_agent(monkeypatch):
+    """Otherwise it would serve outdated depths."""
 
     async def work() -> None:
         watermarks = Watermarks(["lo"])
@@ -241,8 +241,8 @@ def test_queues_that_cannot_be_read_end_the_agent(monkeypatch):
         asyncio.run(work())
 
 
-def test_an_agent_whose_service_or_door_ends_says_so(monkeypatch):
-    """It does not go on as if it served."""
+def test_an_agent_whose_service_or_relay_ends_reports_it(monkeypatch):
+    """It does not continue as if it served."""
 
     async def work(break_it: Any) -> None:
         watermarks = Watermarks(["lo"])
@@ -318,8 +318,8 @@ sys.exit(code)
         ("otlp", ["collect", "otlp.yaml", "--show", "--duration", "5s"]),
     ],
 )
-def test_interrupted_as_it_begins_to_serve(tmp_path, place, words):
-    """What nobody ended then, or was half made, gave a traceback when Python freed it."""
+def test_an_interrupt_while_it_starts_to_serve_prints_no_traceback(tmp_path, place, words):
+    """Objects that were not closed or only half made gave a traceback when Python freed them."""
     (tmp_path / "otlp.yaml").write_text("otlp:\n  listen: 127.0.0.1:0\n")
     command = [sys.executable, "-P", "-c", INTERRUPTED, place, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
@@ -327,8 +327,8 @@ def test_interrupted_as_it_begins_to_serve(tmp_path, place, words):
     assert len(done.stderr.splitlines()) <= 2, done.stderr
 
 
-def test_ended_by_sigterm_nothing_is_printed_of_what_is_half_made(tmp_path):
-    """As by Ctrl-C, in verbs that clean up then."""
+def test_sigterm_prints_nothing_about_half_made_objects(tmp_path):
+    """This holds as for Ctrl-C, in verbs that clean up on SIGTERM."""
     script = """
 import gc, os, signal
 from mburst import interrupting
@@ -352,8 +352,8 @@ gc.collect()
     assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
 
 
-def test_a_failure_inside_ends_the_call_with_a_status(monkeypatch):
-    """Whatever fails in one of a stream's parts: no silence, one line, and the other calls go on."""
+def test_an_internal_failure_ends_the_call_with_a_status(monkeypatch):
+    """A failure in any part of a stream gives a status and one line, and other calls continue."""
     lines: list[str] = []
 
     async def work() -> None:
@@ -377,8 +377,8 @@ def test_a_failure_inside_ends_the_call_with_a_status(monkeypatch):
     assert "ZeroDivisionError" in line and "127.0.0.1:" in line
 
 
-def test_what_a_client_sends_at_once_is_relayed(tmp_path):
-    """Python 3.11.2 reads on although it was asked to pause as the connection was made."""
+def test_data_that_a_client_sends_at_once_is_relayed(tmp_path):
+    """Python 3.11.2 continues to read although it was asked to pause when the connection was made."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readexactly(5))

@@ -1,4 +1,4 @@
-"""The switch agent and clients that are not ours: gnmic's own library (tests/go/client) and pygnmi."""
+"""The switch agent with clients of other projects: gnmic's own library (tests/go/client) and pygnmi."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from profiles import times
 pytest.importorskip("pygnmi")
 PYGNMI = ROOT / "tests" / "lib" / "pygnmi_client.py"
 SECONDS, INTERVAL_MS = 20 * times(), 200
-PATIENCE_S = 60  # for what must come
-LONGEST_SILENCE_S = 10.0  # that a busy machine may cause; a stream that has stalled is silent to its end
-# A path for each way to write one, and the leaf that only it has.
+PATIENCE_S = 60  # for messages that must come
+LONGEST_SILENCE_S = 10.0  # caused by a busy machine; a stream that has stalled is silent to its end
+# A path for each way of writing one, with a leaf that only this path selects.
 PATHS = {
     "max-queue-len": "/qos/interfaces/interface[interface-id=veth-a]/output/queues/queue[name=*]/state/max-queue-len",
     "transmit-octets": "/qos/interfaces/interface/output/queues/queue/state/transmit-octets",
@@ -46,7 +46,7 @@ PATHS = {
 
 @dataclass
 class Heard:
-    """What a client said it got: lines of JSON, the last of which is the status."""
+    """The output of a client: lines of JSON, the last of which is the status."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
 
@@ -60,7 +60,8 @@ class Heard:
 
 
 def times_of(name: str, heard: Heard) -> list[int]:
-    """When the samples of a leaf were taken, whichever client said so. One notification may have several updates."""
+    """Returns the times at which the samples of a leaf were taken, in the output of either client. One notification may
+    have several updates."""
 
     def has(update: dict[str, Any]) -> bool:
         return any(leaf(one["path"]) == name for one in update.get("update", ()))
@@ -69,14 +70,14 @@ def times_of(name: str, heard: Heard) -> list[int]:
 
 
 def leaf(path: Any) -> str:
-    """The last name of a path, in protobuf's JSON or pygnmi's text."""
+    """Returns the last name of a path, in protobuf's JSON or pygnmi's text."""
     if isinstance(path, dict):
         return str(path["elem"][-1]["name"])
     return str(re.sub(r"\[.*?\]", "", path).rpartition("/")[2])
 
 
 def value_of(update: dict[str, Any]) -> Any:
-    """The value of an update in protobuf's JSON; JSON documents are read."""
+    """Returns the value of an update in protobuf's JSON; JSON documents are decoded."""
     [(kind, value)] = update["val"].items()
     return json.loads(base64.b64decode(value)) if kind.startswith("json") else value
 
@@ -101,7 +102,7 @@ class Clients:
 
     @contextlib.contextmanager
     def watching(self, *paths: str, **flags: Any) -> Iterator[Iterator[dict[str, Any]]]:
-        """What a subscription of gnmic's library hears, line by line, until nobody wants more."""
+        """Yields the lines that a subscription of gnmic's library prints."""
         process = self.begin("go", *self.flags("subscribe", *paths, **flags))
         assert process.stdout
         try:
@@ -141,8 +142,8 @@ def clients(lab: Lab, program: Path, tmp_path: Path) -> Iterator[Clients]:
 
 
 def goes_on(found: Heard, name: str) -> None:
-    """Samples of a leaf came at about the interval, to the end. On a busy machine some are left out, and none is ever
-    sent more often than asked."""
+    """Asserts that samples of a leaf came at about the interval, to the end. On a busy machine some are left out, and
+    none is ever sent more often than requested."""
     times = times_of(name, found)
     most = SECONDS * 1000 / INTERVAL_MS
     assert most / 4 < len(times) <= most + 2, (name, len(times))
@@ -152,7 +153,7 @@ def goes_on(found: Heard, name: str) -> None:
 
 @contextlib.contextmanager
 def aside(work: Any, results: dict[str, Heard], name: str) -> Iterator[None]:
-    """Does WORK in a thread meanwhile."""
+    """Does WORK in a thread while the block runs."""
     thread = threading.Thread(target=lambda: results.update({name: work()}))
     thread.start()
     yield
@@ -160,7 +161,7 @@ def aside(work: Any, results: dict[str, Heard], name: str) -> Iterator[None]:
 
 
 def test_ten_paths_stream_to_two_clients_while_others_are_killed(clients):
-    """Each of gnmic's library and pygnmi has ten paths in one stream; others come, and are killed."""
+    """gnmic's library and pygnmi each have ten paths in one stream; other clients connect and are killed."""
     parts = [{"path": path, "mode": "sample", "sample_interval": INTERVAL_MS * 10**6} for path in PATHS.values()]
     subscribe = {"encoding": "proto", "subscription": parts}
     results: dict[str, Heard] = {}
@@ -188,7 +189,7 @@ def test_ten_paths_stream_to_two_clients_while_others_are_killed(clients):
 
 
 @pytest.mark.parametrize("encoding", ["json", "json_ietf", "proto"])
-def test_get_says_the_same_in_every_encoding(clients, encoding):
+def test_get_returns_the_same_in_every_encoding(clients, encoding):
     """The counters that both clients get are those of the kernel."""
     path = "/interfaces/interface[name=veth-a]/state"
     [found, end] = clients.go("get", path, encoding=encoding, target="leaf-1").lines
@@ -223,7 +224,7 @@ def test_get_of_a_type(clients, kind, has, has_not):
     assert has <= names and not has_not & names
 
 
-def test_refusals_have_the_status_that_gnmi_says(clients):
+def test_refusals_have_the_status_that_gnmi_specifies(clients):
     go = clients.go
     for found, status, word in (
         (go("get", "/interfaces", encoding="ascii"), "Unimplemented", "ASCII"),
@@ -243,14 +244,14 @@ def test_refusals_have_the_status_that_gnmi_says(clients):
     assert clients.pygnmi("get", path=["/nothing"], encoding="proto").status == "INVALID_ARGUMENT"
 
 
-def test_a_path_that_is_not_there_yet_may_be_subscribed_to(clients, lab):
+def test_a_path_that_does_not_exist_yet_may_be_subscribed_to(clients, lab):
     found = clients.go("subscribe", "/interfaces/interface[name=nosuch]", stream_mode="on-change", **{"for": "1s"})
     assert found.status == "OK" and found.updates == []
 
 
 @pytest.mark.parametrize("stream_mode", ["on-change", "sample", "target-defined"])
 def test_updates_only_sends_no_state(clients, lab, stream_mode):
-    """The sync comes first; of what changes seldom nothing comes until it changes."""
+    """The sync comes first; values that rarely change are sent only when they change."""
     flags = {"updates_only": "true", "stream_mode": stream_mode, "interval": "1h", "encoding": "json"}
     flags["for"] = "2s" if stream_mode == "sample" else f"{PATIENCE_S}s"
     paths = ("/interfaces/interface/state/admin-status", "/qos/.../max-queue-len")
@@ -289,7 +290,7 @@ def test_prefix_wildcards_and_models(clients):
     assert value_of(update["update"][0]) == "SPEED_100MB" and "prefix" not in update
 
 
-def test_an_interface_that_goes_is_deleted_and_not_told_again(clients, lab):
+def test_an_interface_that_vanishes_is_deleted_and_not_reported_again(clients, lab):
     awaited = {"oper-status", "in-octets", "max-queue-len", "transmit-octets"}
     with clients.watching("/interfaces", "/qos", stream_mode="on-change", **{"for": f"{PATIENCE_S}s"}) as lines:
         next(lines)

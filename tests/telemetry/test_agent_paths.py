@@ -1,4 +1,4 @@
-"""What paths, values and changes become in the switch agent, against slow and simple answers to the same questions."""
+"""The switch agent's paths, values and changes, compared with slow and simple answers to the same questions."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ def test_origins_and_modules(text, origin):
      ("/interfaces/interface/state/counters/in-*", "not supported"), ("openconfig-lldp:/interfaces", "not supported"),
      ("/" + "/".join(["*"] * 40), "steps"), ("/".join(["...", "*"] * 16), "not supported")],
 )  # fmt: skip
-def test_what_is_not_served_is_refused_by_name(text, word):
+def test_unserved_paths_are_refused_by_name(text, word):
     with pytest.raises(RequestRefused, match=re.escape(word)) as caught:
         checked(text)
     assert caught.value.code == "INVALID_ARGUMENT"
 
 
-def test_prefix_and_path_are_one_and_have_one_origin():
+def test_prefix_and_path_are_joined_and_have_one_origin():
     assert checked("interface[name=x]", "/interfaces") == checked("/interfaces/interface[name=x]")
     with pytest.raises(RequestRefused, match="different origins"):
         checked("openconfig:/interface", "cli:/interfaces")
@@ -116,7 +116,7 @@ def test_any_request_is_refused_or_understood(data):
 
 
 @pytest.mark.parametrize("field", ["mode", "encoding"])
-def test_numbers_that_gnmi_does_not_have(field):
+def test_unknown_numbers_of_gnmi_are_refused(field):
     asked = messages.SubscriptionList(**{"encoding": 2, field: 77})
     asked.subscription.add()
     with pytest.raises(RequestRefused, match="77"):
@@ -158,7 +158,7 @@ def test_a_tree_of_json_has_all_its_leaves_again(values, depth, encoding):
         assert all(":" in name for name in document)
 
 
-def test_numbers_that_are_not_wide_stay_numbers_in_json_ietf():
+def test_narrow_numbers_stay_numbers_in_json_ietf():
     kinds = schema.SCHEMA[schema.STATE]
     assert typed(1500, kinds["mtu"], "JSON_IETF").json_ietf_val == b"1500"
     assert typed(3, kinds["ifindex"], "JSON_IETF").json_ietf_val == b"3"
@@ -171,7 +171,7 @@ QUEUES = [("p1", "0"), ("p2", "0")]
 
 
 async def taken(readings: list[tuple[int, int]], **options: Any) -> list[changes.Depth]:
-    """What comes of readings (queue, depth), one a nanosecond."""
+    """Returns the changes that result from readings (queue, depth), one a nanosecond."""
     made = DepthChanges(QUEUES, asyncio.get_running_loop(), **options)
     for ts_ns, (queue, depth) in enumerate(readings, 1):
         made.add(QUEUES[queue], ts_ns, depth)

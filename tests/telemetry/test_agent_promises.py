@@ -1,4 +1,4 @@
-"""What the switch agent promises of gNMI: modes, encodings, when values come, and what it refuses."""
+"""The gNMI features that the switch agent promises: modes, encodings, times of samples, and refusals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnmilib import agent, collect, heard, lines_so_far, messages, query
 from mburst.gnmi_target.requests import LEAST_HEARTBEAT_NS
 
 
-def test_unsupported_paths_and_intervals_of_the_agent_are_one_line(tmp_path):
+def test_unsupported_paths_intervals_and_encodings_are_one_line_each(tmp_path):
     with agent("lo") as (address, _):
         text = f"""
 targets: {{a: {{address: "{address}", insecure: true}}}}
@@ -33,7 +33,7 @@ subscriptions:
     ]
 
 
-def test_heartbeats_that_would_spin_are_refused():
+def test_too_frequent_heartbeats_are_refused():
     import grpc
 
     change = messages.STREAM_MODES.index("ON_CHANGE")
@@ -46,7 +46,7 @@ def test_heartbeats_that_would_spin_are_refused():
 
 
 def ask(address: str, list_mode: str, encoding: str = "PROTO", polls: int = 0, **options: Any) -> list[Any]:
-    """The responses to one subscription to the counters of lo."""
+    """Returns the responses to one subscription to the counters of lo."""
     import grpc
 
     from mburst.telemetry.gnmi.path import as_message, parse
@@ -82,7 +82,7 @@ def test_once_poll_and_encodings():
 
 
 def streamed(address: str, seconds: float, **options: Any) -> list[Any]:
-    """What a stream of the host's name brings in a time."""
+    """Returns the kinds of responses of a stream of the host's name in a time."""
     import grpc
 
     from mburst.telemetry.gnmi.path import as_message, parse
@@ -102,7 +102,7 @@ def streamed(address: str, seconds: float, **options: Any) -> list[Any]:
     return found
 
 
-def test_what_does_not_change_is_sent_as_asked():
+def test_unchanged_values_are_sent_as_requested():
     sample, change = messages.STREAM_MODES.index("SAMPLE"), messages.STREAM_MODES.index("ON_CHANGE")
     with agent("lo") as (address, _):
         beaten = streamed(address, 1.5, mode=sample, sample_interval=10**7, suppress_redundant=True)
@@ -115,7 +115,7 @@ def test_what_does_not_change_is_sent_as_asked():
 
 
 def test_samples_come_at_multiples_of_the_interval(tmp_path: Path):
-    """A true timer: over two seconds the mean interval is the asked one, and windows leave no time out."""
+    """The timer is exact: over two seconds the mean interval is the requested one, and windows are contiguous."""
     with agent("lo") as (address, _):
         text = (
             f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'

@@ -1,4 +1,4 @@
-"""A port with several queues: the switch agent serves each, and all of them together."""
+"""A port with several queues: the switch agent serves each queue, and their sum."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEAVES = "/qos/interfaces/interface[interface-id=veth-a]/output/queues/queue[nam
 
 @pytest.fixture
 def port(lab: Lab) -> Lab:
-    """veth-a with a class that lets hardly anything out, in which HELD frames were put, and one that is empty."""
+    """veth-a with one class that is nearly blocked and holds HELD frames, and one that is empty."""
     for line in ("qdisc add dev veth-a root handle 1: htb default 20",
                  "class add dev veth-a parent 1: classid 1:1 htb rate 10mbit",
                  "class add dev veth-a parent 1:1 classid 1:10 htb rate 8bit ceil 8bit burst 1500 cburst 1500",
@@ -42,7 +42,7 @@ def port(lab: Lab) -> Lab:
 def asked(
     lab: Lab, folder: Path, capsys: pytest.CaptureFixture[str], path: str = "/qos/interfaces"
 ) -> tuple[str, dict[str, str]]:
-    """What the agent says when it begins, and {path: value} at PATH."""
+    """Returns the first output of the agent, and {path: value} at PATH."""
     address = f"unix:{folder}/agent.sock"
     agent = subprocess.Popen(
         ["ip", "netns", "exec", lab.near, sys.executable, "-m", "mburst", "switch-agent", lab.a, "--listen", address],
@@ -64,19 +64,19 @@ def asked(
             agent.stdout.close()
 
 
-def test_each_class_is_a_queue_beside_the_whole(port, tmp_path, capsys):
+def test_each_class_is_a_queue_in_addition_to_the_sum(port, tmp_path, capsys):
     output, found = asked(port, tmp_path, capsys)
     assert output.startswith("serving 1 port, 1 with a queue")
     [reference] = [path for path in found if path.endswith("/interface-ref/state/interface")]
     assert found[reference] == "veth-a"
     names = {value for path, value in found.items() if path.endswith("/state/name")}
-    assert names == {"0", "1:10", "1:20"}  # 1:1 only shares out what it has
+    assert names == {"0", "1:10", "1:20"}  # 1:1 only divides its rate among its children
 
     def seen(queue: str, leaf: str) -> int:
         return int(found[LEAVES.format(queue, leaf)])
 
     waiting = seen("1:10", "max-queue-len")
-    assert waiting in range((HELD - 3) * FRAME, HELD * FRAME + 1, FRAME)  # its first ones went on the burst
+    assert waiting in range((HELD - 3) * FRAME, HELD * FRAME + 1, FRAME)  # the first frames used the burst
     assert seen("1:20", "max-queue-len") == 0 and seen("0", "max-queue-len") == waiting
     assert seen("1:10", "transmit-octets") == HELD * FRAME - waiting
     assert seen("1:20", "transmit-octets") >= 3 * FRAME and seen("1:20", "transmit-pkts") >= 3
@@ -84,14 +84,14 @@ def test_each_class_is_a_queue_beside_the_whole(port, tmp_path, capsys):
 
 
 def test_one_class_is_the_port_itself(lab, tmp_path, capsys):
-    """A shaper has a class, which is not another queue than the port's."""
+    """A shaper has one class, which is the same queue as the port's."""
     lab.call(lab.near, "tc qdisc add dev veth-a root handle 1: tbf rate 10mbit burst 2000 limit 100000")
     _, found = asked(lab, tmp_path, capsys)
     assert {value for path, value in found.items() if path.endswith("/state/name")} == {"0"}
 
 
-def test_flows_are_no_queues(lab, tmp_path, capsys):
-    """fq_codel lists the flows that wait as classes."""
+def test_flows_are_not_queues(lab, tmp_path, capsys):
+    """fq_codel lists waiting flows as classes."""
     command = f"ip netns exec {lab.near} tc qdisc add dev veth-a root fq_codel"
     done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -104,7 +104,7 @@ FIELDS = ("bytes", "packets", "drops", "backlog")
 
 
 def tc_counts(lab: Lab) -> dict[str, dict[str, int]]:
-    """{queue: its statistics} as tc(8) reads and prints them, by code that is not ours."""
+    """Returns {queue: its statistics} as tc(8) reads and prints them, by code of others."""
     output = lab.call(lab.near, "tc -s qdisc show dev veth-a root") + lab.call(lab.near, "tc -s class show dev veth-a")
     queues = {}
     for kind, handle, text in re.findall(r"^(qdisc|class) \S+ (\S+)(.*?)(?=^qdisc|^class|\Z)", output, re.M | re.S):
@@ -117,7 +117,7 @@ def tc_counts(lab: Lab) -> dict[str, dict[str, int]]:
 
 
 def ip_counts(lab: Lab) -> dict[str, int | str]:
-    """What ip(8) reads and prints of the port, by OpenConfig's names."""
+    """Returns the counters of the port that ip(8) reads and prints, by OpenConfig's names."""
     [link] = json.loads(lab.call(lab.near, "ip -s -s -j link show dev veth-a"))
     rx, tx = link["stats64"]["rx"], link["stats64"]["tx"]
     return {
@@ -130,14 +130,14 @@ def ip_counts(lab: Lab) -> dict[str, int | str]:
 
 
 @pytest.mark.parametrize("frames", [1, 7, 60])
-def test_every_number_is_what_tc_says(port, tmp_path, capsys, frames):
-    """Frames that wait in a class that lets hardly any out, and such as its limit of 30 drops."""
+def test_every_number_equals_that_of_tc(port, tmp_path, capsys, frames):
+    """Frames wait in a class that is nearly blocked, and some are dropped by its limit of 30."""
     port.call(port.near, "tc qdisc add dev veth-a parent 1:10 handle 10: pfifo limit 30")
     with port.inside(port.near), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
         sock.bind((port.a, 0))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, SLOW)
         for number in range(frames):
-            with contextlib.suppress(OSError):  # ENOBUFS: it was dropped
+            with contextlib.suppress(OSError):  # ENOBUFS: the frame was dropped
                 sock.send(b"\2" * 12 + b"\x88\xb5" + bytes(50 + 13 * number))
     _, found = asked(port, tmp_path, capsys)
     for name, output in tc_counts(port).items():
@@ -151,7 +151,7 @@ def test_every_number_is_what_tc_says(port, tmp_path, capsys, frames):
     assert (int(found[LEAVES.format("1:10", "dropped-pkts")]) > 0) is (frames > 30)
 
 
-def test_every_counter_is_what_ip_says(port, tmp_path, capsys):
+def test_every_counter_equals_that_of_ip(port, tmp_path, capsys):
     with port.inside(port.far), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
         sock.bind((port.b, 0))
         for number in range(41):

@@ -1,4 +1,4 @@
-"""What `mburst canary` sends: how much of the link in any second, which packets, and when."""
+"""The bursts that `mburst canary` sends: their share of the link in any second, their packets, and their times."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_packets_are_full_but_the_last(size: int, mtu: int, version: int) -> Non
         ({"sizes": [1_000_000], "lengths": [10**6]}, "no burst of 1 MB fits into 1 ms at 1 Gb/s"),
     ],
 )
-def test_what_is_refused(wrong: dict[str, object], message: str) -> None:
+def test_invalid_plans_are_refused(wrong: dict[str, object], message: str) -> None:
     asked = {
         "sizes": [10_000, 20_000],
         "lengths": [0],
@@ -98,7 +98,7 @@ def test_what_is_refused(wrong: dict[str, object], message: str) -> None:
     assert message in str(refused.value)
 
 
-def test_what_no_link_carries_is_left_out() -> None:
+def test_bursts_that_the_link_cannot_carry_are_left_out() -> None:
     plan, left_out = planned([50_000, 500_000], [0, 10**6], 3, 10**9, 0.1, 10**7, FRAMES)
     assert plan.cells == (BurstShape(50_000, 0), BurstShape(500_000, 0), BurstShape(50_000, 10**6)) and plan.bursts == 9
     assert left_out == [BurstShape(500_000, 10**6)]
@@ -107,7 +107,7 @@ def test_what_no_link_carries_is_left_out() -> None:
 
 @pytest.fixture(params=[socket.AF_INET, socket.AF_INET6], ids=["IPv4", "IPv6"])
 def receiver(request: pytest.FixtureRequest):
-    """A socket on loopback, and a sender to it. Loopback's MTU is taken for 1500."""
+    """A socket on loopback, and a sender to it. The MTU of loopback is assumed to be 1500."""
     host = "127.0.0.1" if request.param == socket.AF_INET else "::1"
     with socket.socket(request.param, socket.SOCK_DGRAM) as sock:
         try:
@@ -126,7 +126,7 @@ def receiver(request: pytest.FixtureRequest):
 
 
 @pytest.mark.parametrize("link_bps", [10**9, 10**11], ids=["one by one", "segments"])
-def test_a_burst_is_what_its_marks_say(receiver, link_bps: int) -> None:
+def test_a_burst_matches_its_marks(receiver, link_bps: int) -> None:
     sock, sender = receiver
     frames = Frames.of(sender.mtu, 4 if sock.family == socket.AF_INET else 6)
     plan = plan_of(
@@ -150,21 +150,23 @@ def test_a_burst_is_what_its_marks_say(receiver, link_bps: int) -> None:
         assert abs(burst.bytes - burst.size_bytes) <= frames.headers + canary_sender.MARK.size
         assert before - 10**6 <= burst.start_ns <= burst.end_ns <= after + 10**6
         assert burst.stamps in ("sw", "app") and burst.error_ns >= 0
-        if burst.length_ns and burst.packets > 1 and not burst.held_up:  # spread: not sooner than asked
+        if burst.length_ns and burst.packets > 1 and not burst.held_up:  # spread: not sooner than requested
             assert burst.end_ns - burst.start_ns > burst.length_ns * (burst.packets - 1) // burst.packets - 500_000
     assert all(a.end_ns + plan.gap_ns - 10**6 <= b.start_ns for a, b in itertools.pairwise(sent))
 
 
 @pytest.mark.parametrize("held", [None, 0, 1])
-def test_a_spread_burst_that_catches_up_was_held_up(receiver, monkeypatch, held: int | None) -> None:
-    """What waits for the packet before it leaves closer together than asked: the whole takes no longer. The machine
-    may hold up many bursts; the first of which it sent each packet in its time was not."""
+def test_a_spread_burst_that_catches_up_is_marked_as_held_up(receiver, monkeypatch, held: int | None) -> None:
+    """A packet that waits for the previous one leaves closer to it than requested, while the whole burst takes no
+    longer. The machine may delay many bursts; the first burst whose packets were all sent on time must not be
+    marked."""
     _, sender = receiver
     shape, send, each_ns = BurstShape(5_000, 40 * 10**6), sender._send, 10 * 10**6
     plan = plan_of([shape], frames=Frames.of(1500, 4))
 
     def burst() -> tuple[bool, float]:
-        """Whether it was held up, and the most (ns) that a call began or ended off its time."""
+        """Returns whether it was marked as held up, and the largest deviation (ns) of the begin or end of a call from
+        its time."""
         times: list[int] = []
 
         def late(*args: object) -> None:
@@ -186,7 +188,7 @@ def test_a_spread_burst_that_catches_up_was_held_up(receiver, monkeypatch, held:
     assert not next(held_up for held_up, off_ns in bursts if off_ns < 500_000)
 
 
-def test_a_stop_ends_it_within_the_burst(receiver) -> None:
+def test_a_stop_ends_sending_within_the_burst(receiver) -> None:
     _, sender = receiver
     stop = threading.Event()
     sending = canary_sender.bursts(sender, plan_of([BurstShape(2_000, 0)], 1000), random.Random(1), stop)

@@ -1,4 +1,4 @@
-"""Delays against the distributions that their names promise, by formulas of their own."""
+"""Delays follow the distributions that their names promise, by independent formulas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def drawn(text: str) -> np.ndarray:
 
 
 def agrees(values: np.ndarray, cdf) -> None:
-    """Kolmogorov's distance, which at 1 of 10,000 is 2.23 / sqrt(n)."""
+    """Compares by Kolmogorov's distance, which at 1 of 10,000 is 2.23 / sqrt(n)."""
     ordered = np.sort(values)
     expected = np.array([cdf(value) for value in ordered])
     ranks = np.arange(1, N + 1) / N
@@ -32,7 +32,7 @@ def test_uniform():
     agrees(drawn("uniform:0:20us"), lambda x: min(1, (x + 0.5) / 20_000))
 
 
-def test_normal_is_cut_at_nothing():
+def test_normal_is_cut_at_0():
     values = drawn("normal:100us:20us")
     agrees(values, NormalDist(100_000, 20_000).cdf)
     near = drawn("normal:1us:10us")
@@ -43,10 +43,10 @@ def test_pareto():
     agrees(drawn("pareto:10us:1.5"), lambda x: 1 - (10_000 / max(x, 10_000)) ** 1.5)
 
 
-def test_pareto_normal_has_its_mean_and_deviation_and_the_tail_of_pareto():
+def test_pareto_normal_has_its_mean_its_deviation_and_the_tail_of_pareto():
     values = drawn("pareto-normal:1ms:100us")
     assert values.mean() == pytest.approx(1e6, rel=0.01)
-    assert values.std() == pytest.approx(1e5, rel=0.25)  # of index 3, a sample's deviation is unsteady
+    assert values.std() == pytest.approx(1e5, rel=0.25)  # of index 3: a sample's deviation is unsteady
     pareto = np.random.default_rng(1).pareto(3, 400_000) + 1
     normal = np.random.default_rng(2).standard_normal(400_000)
     mixed = (normal / 4 + 3 / 4 * (pareto - 1.5) / math.sqrt(0.75)) / math.sqrt(10 / 16)
@@ -59,7 +59,7 @@ def test_constant():
     assert set(drawn("constant:1ms")) == {1e6}
 
 
-def test_a_file_gives_its_own_distribution(tmp_path: Path):
+def test_a_file_gives_its_distribution(tmp_path: Path):
     path = tmp_path / "cdf.csv"
     path.write_text("delay,share\n10us,0.25\n20000,0.25\n30us,0.75\n1ms,1\n")
     xs, shares = [10_000, 20_000, 30_000, 1_000_000], [0.25, 0.25, 0.75, 1]
@@ -70,7 +70,7 @@ def test_a_file_gives_its_own_distribution(tmp_path: Path):
     assert np.abs(ranks - np.interp(rest, xs[1:], shares[1:])).max() < 0.015
 
 
-def test_the_same_seed_gives_the_same():
+def test_the_same_seed_gives_the_same_delays():
     first, second, other = (delays.parse("normal:1ms:100us", seed) for seed in (1, 1, 2))
     assert [first() for _ in range(9)] == [second() for _ in range(9)] != [other() for _ in range(9)]
 
@@ -91,7 +91,7 @@ def test_the_same_seed_gives_the_same():
         "uniform:1us:2us:3us",
     ],
 )
-def test_what_is_no_delay_is_refused(text):
+def test_an_invalid_delay_is_refused(text):
     with pytest.raises(UsageError):
         delays.parse(text)
 
@@ -109,7 +109,7 @@ def test_what_is_no_delay_is_refused(text):
         ("abc,def\n10us,1\nxx,1\n", "line 3"),
     ],
 )
-def test_a_file_that_is_no_distribution_says_where(tmp_path: Path, text, message):
+def test_an_invalid_file_of_a_distribution_is_reported_with_the_place(tmp_path: Path, text, message):
     path = tmp_path / "cdf.csv"
     path.write_text(text)
     with pytest.raises(MburstError, match=message):

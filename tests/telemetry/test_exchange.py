@@ -1,4 +1,4 @@
-"""exchange.c under ASan and UBSan, on real sockets, against peers that echo, split, stop reading, or are not there."""
+"""exchange.c under ASan and UBSan, on real sockets, with peers that echo, split, stop reading, or do not exist."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mburst.telemetry.probe.pacer import _NOTE
 
 LOCAL = "127.0.0.1"
 GAP_NS = 500_000
-CLOCKS_NS = 20_000_000  # within which Python reads two clocks one after the other, at worst
+CLOCKS_NS = 20_000_000  # the longest time between two clock readings in Python
 
 
 class Note(NamedTuple):
@@ -45,7 +45,8 @@ class Note(NamedTuple):
 
 @pytest.fixture(scope="module", autouse=True)
 def stamped() -> Iterator[None]:
-    """The kernel stamps arrivals. It begins a while after the first socket asks for it, and ends with the last."""
+    """Keeps kernel timestamps of arrivals enabled: they begin a while after the first socket requests them, and end
+    with the last such socket."""
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
@@ -67,8 +68,8 @@ def driver() -> Path:
     return linked(("tests/c/exchange_driver.c", "telemetry/probe/exchange.c"))
 
 
-def test_any_exchange_keeps_what_exchange_h_promises(tmp_path: Path):
-    """The fuzzer's harness over layouts and peers by chance."""
+def test_any_exchange_keeps_the_promises_of_exchange_h(tmp_path: Path):
+    """Runs the fuzzer's harness with random layouts and peers."""
     program = linked(("tests/fuzz/replay.c", "tests/fuzz/fuzz_exchange.c", "telemetry/probe/exchange.c"))
     rng = random.Random(1)
     for number in range(400):
@@ -98,7 +99,7 @@ def exchanged(
     count: int = 40,
     room: int = 64,
 ) -> list[Note]:
-    """The notes of `count` probes through a connected socket."""
+    """Returns the notes of `count` probes through a connected socket."""
     timestamping.enable(sock)
     sock.setblocking(False)
     done = subprocess.run(
@@ -139,7 +140,7 @@ def datagrams() -> Iterator[socket.socket]:
 
 @contextmanager
 def connection(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
-    """A connection to a peer that does so."""
+    """A connection to a peer that runs the given function."""
     with socket.create_server((LOCAL, 0)) as listener, socket.create_connection(listener.getsockname()) as sock:
         peer, _ = listener.accept()
         thread = threading.Thread(target=serve, args=(peer,))
@@ -158,7 +159,7 @@ def of(notes: list[Note], what: int) -> list[Note]:
 
 
 def check_probes(notes: list[Note], count: int, size: int, message: Callable[[Note], bytes]) -> None:
-    """Each probe was sent when due or a little later, left, and came back as it was."""
+    """Asserts that each probe was sent at its due time or a little later, left, and came back unchanged."""
     sent, answers = of(notes, c.SENT), of(notes, c.ANSWER)
     assert [note.number for note in sent] == list(range(count))
     assert all(note.stamp <= note.now for note in sent)
@@ -206,7 +207,7 @@ def test_datagrams(driver, layout, size, ntp, room):
 
 
 @pytest.mark.parametrize("size, chunk", [(16, 5), (64, 64), (1000, 333), (9000, 4096)])
-def test_messages_of_a_stream_are_put_together(driver, size, chunk):
+def test_messages_of_a_stream_are_reassembled(driver, size, chunk):
     def serve(peer: socket.socket) -> None:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while data := peer.recv(chunk):
@@ -219,7 +220,7 @@ def test_messages_of_a_stream_are_put_together(driver, size, chunk):
         notes, 40, size, lambda note: (note.number.to_bytes(8, "big") + note.now.to_bytes(8, "big")).ljust(size, b"\0")
     )
     left = {note.number // size for note in of(notes, c.LEFT)}
-    assert left <= set(range(40)) and max(left) >= 38  # what leaves in one segment has one stamp, on a busy machine
+    assert left <= set(range(40)) and max(left) >= 38  # messages in one segment share a stamp, on a busy machine
 
 
 def test_a_full_window_stops_the_pacer_at_the_byte(driver):
@@ -244,14 +245,14 @@ def test_a_full_window_stops_the_pacer_at_the_byte(driver):
     assert 0 <= partly.value < 60_000
 
 
-def test_a_connection_that_ends_is_told_once(driver):
+def test_the_end_of_a_connection_is_reported_once(driver):
     with connection(lambda peer: (peer.recv(16), peer.close())) as sock:
         notes = exchanged(driver, sock, c.TAKES | c.SENDS | c.STREAM, 16)
         assert [note.value for note in of(notes, c.TROUBLE)] in ([errno.ECONNRESET], [errno.EPIPE])
         assert len(of(notes, c.SENT)) + len(of(notes, c.DUE)) + len(of(notes, c.FAILED)) == 40
 
 
-def test_what_the_network_refuses(driver):
+def test_refusals_of_the_network_are_reported(driver):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
             gone.bind((LOCAL, 0))
@@ -265,7 +266,7 @@ def test_what_the_network_refuses(driver):
     assert not of(notes, c.SENT)
 
 
-def test_a_path_that_does_neither_is_told_of(driver):
+def test_a_path_that_neither_takes_nor_sends_is_reported_as_ready(driver):
     with connection(lambda peer: peer.sendall(b"x")) as sock:
         notes = exchanged(driver, sock, 0, 16, count=2)
     assert [note.what for note in notes].count(c.READY) == 1 and len(of(notes, c.DUE)) == 2

@@ -1,4 +1,4 @@
-"""gnmic's YAML as its users write it, and each mistake as one line."""
+"""gnmic's YAML as its users write it; each mistake is one line."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def read(folder: Path, text: str, environment: dict[str, str] | None = None):
     return load(str(path), ENVIRONMENT if environment is None else environment)
 
 
-def test_a_whole_file(tmp_path):
+def test_a_complete_file(tmp_path):
     found = read(tmp_path, FULL)
     one, two, three = found.targets
     assert (one.name, one.address, one.username, one.password) == ("tor1", "10.0.0.1:6030", "me", "pa$$word")
@@ -78,7 +78,7 @@ def test_a_whole_file(tmp_path):
     assert (three.address, three.skip_verify, three.vendor) == ("tor3.example:57400", True, "sonic")
     assert three.metadata == (("x-key", "v"),)
     assert [wanted.name for wanted in one.subscriptions] == ["depth"]
-    depth, near, mixed = two.subscriptions  # one without a list gets all
+    depth, near, mixed = two.subscriptions  # a target without a list gets all subscriptions
     assert [(item.stream_mode, item.sample_ns) for item in depth.items] == [("SAMPLE", 90 * 10**9)] * 2
     assert depth.items[1].path.origin == "openconfig" and depth.interval_ns == 90 * 10**9
     assert (near.items[0].stream_mode, near.items[0].heartbeat_ns, near.encoding) == ("ON_CHANGE", 5 * 10**8, "PROTO")
@@ -98,7 +98,7 @@ def test_a_whole_file(tmp_path):
     ]
 
 
-def test_a_path_without_stream_mode_is_the_targets_choice(tmp_path):
+def test_a_path_without_stream_mode_is_target_defined(tmp_path):
     found = read(tmp_path, "targets: {a: }\nsubscriptions: {s: {paths: [/a]}}\n")
     assert found.targets[0].subscriptions[0].items[0].stream_mode == "TARGET_DEFINED"
     assert found.targets[0].address == "a:57400"
@@ -109,18 +109,18 @@ def test_a_path_without_stream_mode_is_the_targets_choice(tmp_path):
     ("max-msg-size: 33554432\nmburst: {message: 1MiB}", 1 << 20, False), ("max-msg-size: 4096", 64 << 10, True),
     ("max-msg-size: 99999999999", 512 << 20, True), ("", 16 << 20, False),
 ])  # fmt: skip
-def test_gnmics_largest_message_is_ours(tmp_path, text, size, warned):
+def test_gnmics_limit_of_messages_is_adopted(tmp_path, text, size, warned):
     found = read(tmp_path, S + T + text)
     assert found.targets[0].message_bytes == size and bool(found.warnings) is warned
 
 
-def test_globals_may_stand_in_the_environment(tmp_path):
+def test_globals_may_be_in_the_environment(tmp_path):
     text = "targets: {a: }\nsubscriptions: {s: {paths: [/a]}}\n"
     [target] = read(tmp_path, text, {"GNMIC_USERNAME": "me", "GNMIC_SKIP_VERIFY": "true"}).targets
     assert target.username == "me" and target.skip_verify
 
 
-def test_a_password_is_in_no_text_of_the_configuration(tmp_path):
+def test_a_password_is_not_in_the_text_of_the_configuration(tmp_path):
     assert "pa$$word" not in repr(read(tmp_path, FULL))
 
 
@@ -172,7 +172,7 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path, fault, text):
     assert fault in message.replace(": must", " must") and str(tmp_path) in message and "\n" not in message
 
 
-def test_a_file_that_is_not_there():
+def test_a_missing_file():
     with pytest.raises(MburstError, match="cannot read: No such file"):
         load("/nowhere/gnmi.yaml")
 
@@ -196,6 +196,6 @@ def test_durations_as_go_adds_them_up(parts):
 
 
 @pytest.mark.parametrize("text", ["", "1", "s", "1s ", "-1s", "1d", "1s2"])
-def test_what_is_no_duration_of_go(text):
+def test_an_invalid_duration_of_go(text):
     with pytest.raises(UsageError):
         parse_go_duration(text)

@@ -1,6 +1,6 @@
-"""Against the reference implementations in Go: the fake server, which replays exact responses, and a target on the
-cache and subscribe packages (tests/go/target). Skipped, with the reason, where there is no Go or no module to be
-had."""
+"""mburst with the reference implementations in Go: the fake server, which replays exact responses, and a target built
+on the cache and subscribe packages (tests/go/target). The tests are skipped, with the reason, if Go or its modules are
+not available."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 class Driven:
-    """The reference target, and what it is sent."""
+    """The reference target, and the lines that it is sent."""
 
     def __init__(self, process: subprocess.Popen[str], address: str) -> None:
         self.process, self.address = process, address
@@ -69,7 +69,7 @@ def note(updates: dict[str, Any], **more: Any) -> Any:
 
 
 def stamped(line: Any) -> Any:
-    """A line with the time at which it is said; the cache takes no older one than it has."""
+    """Returns a line with the current time: the cache accepts no value that is older than the one it has."""
     if not isinstance(line, str):
         line.timestamp = time.time_ns()
     return line
@@ -99,7 +99,7 @@ def test_the_reference_target_streams_updates_deletes_and_atomics(tmp_path, buil
         collect(tmp_path, text, until)
     assert query(tmp_path, "SELECT max_bytes, dropped_packets FROM queues ORDER BY ts_ns")[-1] in [(7000, 7), (None, 7)]
     assert query(tmp_path, "SELECT max(max_bytes), sum(dropped_packets) FROM queues") == [(7000, 7)]
-    # The target sends each leaf by itself: on a slow machine a neighbour has its name for a while before its port.
+    # The target sends each leaf separately: on a slow machine a neighbour has its name for a while before its port.
     links = query(tmp_path, "SELECT host, interface, present FROM links WHERE interface <> '' ORDER BY ts_ns")
     assert links == [("cache-1", "eth0", True), ("cache-1", "eth0", False)]
     assert query(tmp_path, "SELECT value, deleted FROM gnmi_values WHERE path <> '/end' ORDER BY receive_ns") == [
@@ -125,7 +125,7 @@ def test_the_reference_target_with_certificates_and_password(tmp_path, built, au
 
 
 def script(responses: list[Any], *, hold: bool) -> str:
-    """A configuration of the fake server."""
+    """Writes a configuration of the fake server."""
     config = ['target: "dev"', "client_type: GRPC_GNMI", f"disable_eof: {str(hold).lower()}", "disable_sync: true"]
     texts = [f"responses: <{text_format.MessageToString(response, as_one_line=True)}>" for response in responses]
     return "\n".join([*config, "fixed: <", *texts, ">"]) + "\n"
@@ -133,7 +133,7 @@ def script(responses: list[Any], *, hold: bool) -> str:
 
 @contextlib.contextmanager
 def fake(program: Path, folder: Path, authority: Authority, responses: list[Any], *, hold: bool) -> Iterator[int]:
-    """The fake server with a script: its port."""
+    """Runs the fake server with a script; yields its port."""
     certificate, key = authority.issue("fake", ["127.0.0.1"])
     path, port = folder / "fake.txt", free_port()
     path.write_text(script(responses, hold=hold))
@@ -162,7 +162,8 @@ def fake(program: Path, folder: Path, authority: Authority, responses: list[Any]
 
 
 def test_the_fake_server_replays_everything_exactly(tmp_path, built, authority):
-    """Sync first and again, JSON_IETF, duplicates, atomic, deletes, a prefix with an origin, leaves of every kind."""
+    """The responses have a sync first and again, JSON_IETF, duplicates, atomic updates, deletes, a prefix with an
+    origin, and leaves of every kind."""
     now_ns = time.time_ns()
     atomic = notification(now_ns + 2, {"/b": 3}, prefix="/top", atomic=True)
     in_json = messages.TypedValue(json_ietf_val=b'"5000"')
@@ -193,7 +194,7 @@ def test_the_fake_server_replays_everything_exactly(tmp_path, built, authority):
     assert events.count("sync") == 2 and "duplicates" in events
 
 
-def test_the_fake_server_ends_and_is_asked_again(tmp_path, built, authority):
+def test_a_fake_server_that_ends_is_subscribed_to_again(tmp_path, built, authority):
     responses = [updated(notification(time.time_ns() + i, {Q + "max-queue-len": i})) for i in range(3)] + [SYNC]
     with fake(built["fake"], tmp_path, authority, responses, hold=False) as port:
         text = configured(f"127.0.0.1:{port}", f"tls-ca: {authority.ca}, retry: 1s")

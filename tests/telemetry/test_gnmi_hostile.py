@@ -1,4 +1,4 @@
-"""A device that sends what it likes: what it sends is its own trouble. What it costs is in test_gnmi_limits.py."""
+"""A device may send anything, and harms only itself. test_gnmi_limits.py tests what this costs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def path_bytes(text: str) -> bytes:
 
 
 def update_bytes(path: bytes, val: bytes = field(3, 7), value: bytes = b"") -> bytes:
-    """A ReadUpdate of a path's bytes, a TypedValue's and an old Value's."""
+    """Returns a ReadUpdate from the bytes of a path, of a TypedValue and of an old Value."""
     return field(1, path) + (field(2, value) if value else b"") + (field(3, val) if val else b"")
 
 
@@ -107,7 +107,7 @@ SHAPES = {
 
 
 def stored(fed: Fed) -> dict[str, list[dict[str, Any]]]:
-    """The rows as the store takes them, by table."""
+    """Returns the rows by table, in the form in which the store takes them."""
     fed.stream.flush()
     fed.device.report(T0)
     found = {}
@@ -115,13 +115,13 @@ def stored(fed: Fed) -> dict[str, list[dict[str, Any]]]:
         taken = conform(rows, table, None)
         taken.validate(full=True)
         found[table] = taken.to_pylist()
-    assert not fed.rows.refused()  # that is for what nobody foresaw
+    assert not fed.rows.refused()  # such rows would be refused only after an unforeseen failure
     return found
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_is_wrong_with_an_update_is_its_own_trouble(shape):
-    """The other updates of the message, and the next message, are taken in."""
+def test_an_invalid_update_affects_only_itself(shape):
+    """The other updates of the message, and the next message, are stored."""
     fed = Fed("arista")
     for ts_ns in (T0, T0 + S):
         fed.stream.feed(messages.ReadNotification.FromString(note_bytes(SHAPES[shape], GOOD, ts_ns=ts_ns)), T0 + S)
@@ -133,7 +133,7 @@ def test_what_is_wrong_with_an_update_is_its_own_trouble(shape):
 
 @pytest.mark.parametrize("wrong", [{"prefix": b"\xff\xff"}, {"prefix": field(1, b"a[b")}, {"deletes": (b"\xff",)},
                                    {"ts_ns": -1}, {"ts_ns": 2**63 - 1}, {"ts_ns": 0}])  # fmt: skip
-def test_what_is_wrong_with_a_notification_is_its_own_trouble(wrong):
+def test_an_invalid_notification_affects_only_itself(wrong):
     fed = Fed()
     for raw in (note_bytes(GOOD, **wrong), note_bytes(GOOD, ts_ns=T0 + S)):
         fed.stream.feed(messages.ReadNotification.FromString(raw), T0 + S)
@@ -143,7 +143,7 @@ def test_what_is_wrong_with_a_notification_is_its_own_trouble(wrong):
 
 
 def wire(depth: int = 3) -> Any:
-    """Bytes that look like protobuf, more or less."""
+    """Returns bytes that look more or less like protobuf."""
     leaf = st.one_of(
         st.integers(0, 2**64 - 1),
         st.binary(max_size=12),
@@ -197,8 +197,8 @@ def test_no_bytes_make_it_fail(raw, vendor):
     assert all(row["window_start_ns"] <= row["ts_ns"] for row in taken.get("queues", ()))
 
 
-def test_no_changed_bytes_make_it_fail():
-    """Notifications that are right but for some bytes: flipped, cut, put together, for some thousand tries."""
+def test_no_changed_bytes_make_parsing_fail():
+    """Some bytes of valid notifications are flipped, cut or joined, in some thousand tries."""
     from google.protobuf.message import DecodeError
 
     rng = random.Random(1)
@@ -239,8 +239,8 @@ def test_a_number_is_one_that_a_row_can_hold_or_none(value):
     assert speed is None or (type(speed) is int and 0 <= speed < 2**63)
 
 
-def test_a_long_run_of_digits_is_no_work():
-    """Neither a search that begins anew at each digit, nor a conversion of all of them."""
+def test_a_long_run_of_digits_costs_little():
+    """There is no search that begins again at each digit, and no conversion of all digits."""
     begun = time.process_time()
     assert parse_speed("9" * 200_000) is None and values.as_integer("9" * 200_000) is None
     assert time.process_time() - begun < 5
@@ -272,7 +272,7 @@ def test_deletes_of_too_many_shapes_are_counted():
 
 
 class Raw:
-    """A message of these bytes."""
+    """A message that consists of given bytes."""
 
     def __init__(self, notification: bytes) -> None:
         self._bytes = field(1, notification)
@@ -286,15 +286,15 @@ def plain(port: int) -> str:
 
 
 async def steady(request: Any, context: Any) -> AsyncIterator[Any]:
-    """A sync, then a value every 10 ms."""
+    """Sends a sync, then a value every 10 ms."""
     yield SYNC
     for number in itertools.count():
         yield updated(notification(time.time_ns(), {DEPTH: number}))
         await asyncio.sleep(0.01)
 
 
-def test_a_device_that_sends_what_nobody_understands_ends_no_other(tmp_path):
-    """Nor its own subscription."""
+def test_a_device_with_invalid_messages_does_not_end_others(tmp_path):
+    """Its own subscription continues, too."""
 
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         for shape in itertools.cycle(SHAPES.values()):
@@ -315,7 +315,7 @@ def test_a_device_that_sends_what_nobody_understands_ends_no_other(tmp_path):
     assert kept["bad"] >= 2 * len(SHAPES)
 
 
-def test_asked_once_each_target_is_its_own_trouble(tmp_path, capsys):
+def test_with_once_a_failing_target_affects_only_itself(tmp_path, capsys):
     async def bad(request: Any, context: Any) -> AsyncIterator[Any]:
         for shape in SHAPES.values():
             yield Raw(note_bytes(shape, GOOD))
@@ -335,8 +335,8 @@ def test_asked_once_each_target_is_its_own_trouble(tmp_path, capsys):
     assert err == "mburst: bad: q: more than 50,000 paths\n"
 
 
-def test_a_fault_of_ours_in_one_session_ends_no_other(tmp_path, monkeypatch):
-    """Whatever a target can bring about that nobody foresaw: it is said, and tried again."""
+def test_an_internal_error_in_one_session_does_not_end_others(tmp_path, monkeypatch):
+    """An unforeseen failure caused by a target is reported, and the session is tried again."""
     from mburst.telemetry.gnmi.session import DeviceSession
 
     capabilities = DeviceSession.capabilities
@@ -363,7 +363,7 @@ def test_a_fault_of_ours_in_one_session_ends_no_other(tmp_path, monkeypatch):
         b"",
     ],
 )
-def test_capabilities_of_any_kind_are_survived(tmp_path, answer):
+def test_invalid_capabilities_do_not_end_a_session(tmp_path, answer):
     with Target(steady, encodings=["PROTO"]) as bad, Target(steady) as good:
 
         async def capable(request: Any, context: Any) -> Any:

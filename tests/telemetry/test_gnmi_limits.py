@@ -1,5 +1,5 @@
-"""What a device can make this host keep, and for how long it can keep it busy: no more than is stated, and a stop is
-heard whatever is under way."""
+"""Bounds on what a device can make this host store, and on how long it can keep it busy: a signal ends the collection
+at any time."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_paths_beyond_the_most_are_dropped_and_counted(path):
     assert any(row["event"] == "dropped" and row["amount"] == 1 for row in again["gnmi_events"])
 
 
-def test_records_that_name_ever_new_queues_are_bounded_too():
+def test_records_that_keep_naming_new_queues_are_bounded():
     fed = Small()
     fed.device.tables = Fed("arista").device.tables
     for number in range(200):
@@ -79,8 +79,8 @@ def test_records_that_name_ever_new_queues_are_bounded_too():
     assert sum(row["amount"] for row in taken["gnmi_events"] if row["event"] == "dropped") == 200 - len(taken["queues"])
 
 
-def test_a_neighbour_that_changes_without_end_is_few_rows(monkeypatch):
-    """And once there is room, the final state is reported without being asked for."""
+def test_a_neighbour_that_changes_without_end_gives_few_rows(monkeypatch):
+    """Once there is room, the final state is reported unasked."""
     monkeypatch.setattr(limits, "LINKS", 20)
     fed = Fed()
     for number in range(500):
@@ -101,8 +101,8 @@ def test_long_paths_count_as_several():
 
 
 @pytest.mark.parametrize("path", ["/x[k={}]/y", NEIGHBOUR, DEPTH.replace("e1", "{}")])
-def test_what_was_deleted_makes_room(path):
-    """A device on which things come and go for months is not full after some of them."""
+def test_deleted_paths_make_room(path):
+    """A device on which paths come and go for months never becomes full because of that."""
     fed = Small()
     seen = 0
     for number in range(500):
@@ -117,8 +117,8 @@ def test_what_was_deleted_makes_room(path):
     assert all(len(table._free) == len(table.texts["device"]) for table in fed.rows.tables.values())
 
 
-def test_whoever_waits_for_the_lock_has_it_next():
-    """Also from somebody who would take it again at once."""
+def test_a_waiter_for_the_lock_gets_it_next():
+    """This holds even if the holder would take it again at once."""
     rows, taken = CollectedRows(), 0
 
     def hold() -> None:
@@ -136,8 +136,8 @@ def test_whoever_waits_for_the_lock_has_it_next():
     assert taken == 200 and not thread.is_alive()
 
 
-def test_rows_that_wait_are_bounded_by_waiting_for_them(monkeypatch):
-    """Whoever reads waits until they are taken out, and hears of the end meanwhile."""
+def test_waiting_rows_are_bounded_by_back_pressure(monkeypatch):
+    """The reader waits until rows are taken out, and notices the end of the collection while it waits."""
     monkeypatch.setattr("mburst.telemetry.gnmi.rows.WAITING_ROWS", 1000)
     monkeypatch.setattr("mburst.telemetry.gnmi.rows.LOOK_EVERY", 1)
     fed, most, taken = Fed(), 0, 0
@@ -160,12 +160,12 @@ def test_rows_that_wait_are_bounded_by_waiting_for_them(monkeypatch):
     assert not thread.is_alive() and most <= 1000 + 2 * limits.AT_ONCE
 
 
-def test_what_was_taken_of_a_message_that_the_end_cut_is_counted():
+def test_the_stored_part_of_a_message_cut_by_the_end_is_counted():
     """Its rows are in the store: a summary without them would be wrong."""
     fed = Fed()
     fed.device.most_paths = 10**6
     raw = messages.ReadNotification.FromString(note_bytes(*(update_bytes(one) for one in known(20_000))))
-    fed.rows.ending = True  # is heard at the first breath
+    fed.rows.ending = True  # noticed at the first breath
     with fed.rows.lock, pytest.raises(CollectionEnded):
         fed.stream.feed(raw, T0)
     assert (fed.device.messages, fed.device.values) == (1, limits.AT_ONCE)
@@ -191,8 +191,8 @@ def test_rows_are_of_the_path_that_they_say_however_often_numbers_change_hands(s
     assert rows == expected
 
 
-def test_paths_in_many_spellings_are_one_path_and_cost_no_memory(monkeypatch):
-    """Fields that nobody knows make other bytes of the same path."""
+def test_many_encodings_of_a_path_are_one_path_and_cost_no_memory(monkeypatch):
+    """Unknown fields give the same path other bytes."""
     monkeypatch.setattr(limits, "CACHE_BYTES", 100_000)
     fed = Fed()
     for number in range(2000):
@@ -203,7 +203,7 @@ def test_paths_in_many_spellings_are_one_path_and_cost_no_memory(monkeypatch):
     assert sum(1 + len(cache) for _, cache in fed.stream._prefixes.values()) < 500
 
 
-def test_what_was_not_understood_is_told_in_few_rows():
+def test_values_that_were_not_understood_give_few_rows():
     fed = Fed()
     for number in range(1000):
         fed.feed(notification(T0 + number, {DEPTH.replace("e1", f"e{number}"): SECRET, "/a/b": {"x": [number]}}))
@@ -217,7 +217,7 @@ def test_what_was_not_understood_is_told_in_few_rows():
 
 
 def leaves_and_deletes() -> Iterator[bytes]:
-    """20,000 leaves, then 20,000 deletes of half a megabyte, again and again."""
+    """Sends 20,000 leaves, then 20,000 deletes of half a megabyte, again and again."""
     paths = known(20_000)
     yield note_bytes(*(update_bytes(path) for path in paths), ts_ns=time.time_ns())
     deletes = tuple(path_bytes(f"/x[k={number}]/z") for number in range(20_000))
@@ -251,7 +251,7 @@ def bad_values() -> Iterator[bytes]:
 
 
 def large_messages() -> Iterator[bytes]:
-    """15 MB of the shortest updates, of lists, of JSON, of texts."""
+    """Sends messages of 15 MB: of the shortest updates, of lists, of JSON, of texts."""
     path = path_bytes("/a")
     size = 15 << 20
     kinds = [
@@ -272,7 +272,7 @@ FLOODS = TOGETHER if times() == 1 else [*TOGETHER, *((flood,) for flood in SMALL
 
 
 def sending(flood: Callable[[], Iterator[bytes]]) -> Target:
-    """A target that does nothing else."""
+    """Returns a target that only sends this flood."""
 
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         for made in flood():
@@ -282,8 +282,8 @@ def sending(flood: Callable[[], Iterator[bytes]]) -> Target:
 
 
 @pytest.mark.parametrize("floods", FLOODS, ids=lambda floods: "+".join(flood.__name__ for flood in floods))
-def test_a_flood_ends_no_other_and_a_stop_is_heard_under_it(tmp_path, floods):
-    """Flooding targets do nothing else, and nothing that they send keeps another's values from the store."""
+def test_a_flood_does_not_end_others_and_a_signal_ends_it(tmp_path, floods):
+    """Flooding targets only send, and nothing that they send keeps the values of another target from the store."""
     with contextlib.ExitStack() as stack:
         bad = {flood.__name__.replace("_", "-"): stack.enter_context(sending(flood)) for flood in floods}
         good = stack.enter_context(Target(steady))
@@ -296,7 +296,7 @@ def test_a_flood_ends_no_other_and_a_stop_is_heard_under_it(tmp_path, floods):
         try:
             wait_for(lambda: seen.good_rows() >= 100, "100 values of the good target")
             wait_for(lambda: seen.devices() >= bad.keys(), "something of each flood")
-            time.sleep(1)  # of the floods alone with the store
+            time.sleep(1)  # the floods go on for a second
             status = Path(f"/proc/{process.pid}/status").read_text()
             process.send_signal(signal.SIGINT)
             begun = time.monotonic()
@@ -318,7 +318,8 @@ def test_a_flood_ends_no_other_and_a_stop_is_heard_under_it(tmp_path, floods):
 
 
 class Seen:
-    """What comes into a store meanwhile: followed, since each query would take from the floods what it costs."""
+    """The rows that arrive in a store. The tables are followed, since queries would take processor time from the
+    floods."""
 
     def __init__(self, store: Path) -> None:
         StoreFolder.create(store)
@@ -336,11 +337,11 @@ class Seen:
                 self._good_rows += devices.to_pylist().count("good") if name == "queues" else 0
 
     def good_rows(self) -> int:
-        """Rows of the good target."""
+        """Returns the number of rows of the good target."""
         self._look()
         return self._good_rows
 
     def devices(self) -> set[str]:
-        """The devices of which a message was read."""
+        """Returns the devices from which a message was read."""
         self._look()
         return self._devices
