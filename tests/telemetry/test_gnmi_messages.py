@@ -1,4 +1,4 @@
-"""Paths, values, counters: what is read from messages, against the wire and against slow oracles."""
+"""Paths, values and counters in messages, compared with the wire format and with slow oracles."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, payload: bytes | int) -> bytes:
-    """A protobuf field, written by hand."""
+    """Returns a protobuf field, encoded by hand."""
     if isinstance(payload, int):
         return varint(number << 3) + varint(payload)
     return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
-def test_the_wire_is_gnmis():
-    """Field numbers and types of gnmi.proto 0.10, byte by byte."""
+def test_the_wire_format_is_that_of_gnmi():
+    """The test compares field numbers and types of gnmi.proto 0.10, byte by byte."""
     elem = field(3, field(1, b"queue") + field(2, field(1, b"name") + field(2, b"7")))
     path = field(2, b"openconfig") + elem + field(4, b"tor")
     update = field(1, path) + field(3, field(3, 42)) + field(4, 5)
@@ -95,7 +95,7 @@ def test_every_kind_of_value(wire, expected):
         )
         .take()
     )
-    assert rows["gnmi_values"]  # whatever it is, it is kept
+    assert rows["gnmi_values"]  # every value is stored
 
 
 def test_the_value_field_of_old_targets():
@@ -122,18 +122,18 @@ def test_text_and_message_say_the_same(steps):
     ("/interface[name='xe-0/0/0']", "", "/interface[name=xe-0/0/0]"),
     ("COUNTERS/Ethernet*/Queues", "", "/COUNTERS/Ethernet*/Queues"),
 ])  # fmt: skip
-def test_paths_as_people_write_them(text, origin, shown):
+def test_common_spellings_of_paths(text, origin, shown):
     found = parse(text)
     assert found.origin == origin and as_text(found.steps) == shown
 
 
 @pytest.mark.parametrize("text", ["/a[k=v", "/a[k]", "/[k=v]/b", "/a[k=v]x"])
-def test_what_is_no_path(text):
+def test_an_invalid_path(text):
     with pytest.raises(UsageError, match="path"):
         parse(text)
 
 
-def test_what_lies_under_what():
+def test_which_paths_cover_others():
     def under(above: str, below: str) -> bool:
         return covers(parse(above).steps, parse(below).steps)
 
@@ -148,12 +148,12 @@ def test_json_trees_become_leaves():
     found = {as_text(steps): value for steps, value in values.leaves(tree, parse("/qos").steps, keys)}
     assert found == {"/qos/queues/queue[name=3]/state/len": "12", "/qos/queues/queue[name=3]/state/set": [1, 2]}
     found = {as_text(steps): value for steps, value in values.leaves([{"x": 1}], parse("/a/unknown").steps, keys)}
-    assert found == {"/a/unknown": {"x": 1}}  # a list whose keys nobody knows is kept whole
+    assert found == {"/a/unknown": {"x": 1}}  # a list with unknown keys is stored whole
     found = {as_text(steps) for steps, _ in values.leaves({"Ethernet0:3": {"A": "1"}}, (), keys)}
     assert found == {"/Ethernet0:3/A"}
 
 
-def test_json_that_is_none_is_said():
+def test_invalid_json_is_reported():
     rows = Fed().feed(notification(T0, {"/a/b": messages.TypedValue(json_ietf_val=b"{")})).take()
     assert "gnmi_values" not in rows and "invalid JSON" in rows["gnmi_events"][0]["detail"]
 
@@ -183,7 +183,7 @@ def test_resets_are_lower_bounds_never_wraps(before, since, limit):
     assert increase(before, since, limit, False) == (since, Step.RESET)
 
 
-def test_what_the_device_says_of_a_reset_counts():
+def test_a_reset_reported_by_the_device_counts():
     assert increase(10, 500, None, True) == (500, Step.RESET)
     assert increase(2**32 - 10, 5, None, False) == (15, Step.WRAP)
     assert increase(2**32 - 10, 5, 14, False) == (5, Step.RESET)

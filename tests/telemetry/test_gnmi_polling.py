@@ -1,4 +1,4 @@
-"""Subscriptions that are no stream: those that gnmic polls are asked again and again, those that are `once` end."""
+"""Subscriptions that are not streams: those that gnmic polls are repeated, those that are `once` end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def asked(target: Target) -> int:
 
 
 class Answers:
-    """A device that counts 1000 bytes from one question to the next, and loses a neighbour after the second."""
+    """A device that counts 1000 bytes between two requests, and loses a neighbour after the second."""
 
     def __init__(self, ends: bool) -> None:
         self.ends, self.times = ends, 0
@@ -39,7 +39,7 @@ class Answers:
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["ends the call", "leaves the call open"])
-def test_what_is_polled_is_asked_again_without_gaps(tmp_path, ends):
+def test_a_poll_is_repeated_without_gaps(tmp_path, ends):
     with Target(Answers(ends)) as target:
         printed = collect(tmp_path, configured(target, "poll", ", sample-interval: 50ms"), lambda _: asked(target) >= 6)
         modes = {request.subscribe.mode for request in target.requests}
@@ -52,7 +52,7 @@ def test_what_is_polled_is_asked_again_without_gaps(tmp_path, ends):
     assert links == [("cache-1", True), ("cache-2", False)]
 
 
-def test_a_poll_that_is_not_answered_is_a_gap(tmp_path):
+def test_an_unanswered_poll_is_a_gap(tmp_path):
     answers = Answers(ends=True)
 
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
@@ -74,7 +74,7 @@ def test_a_poll_that_is_not_answered_is_a_gap(tmp_path):
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["ends the call", "leaves the call open"])
-def test_a_collection_of_what_is_asked_for_once_ends_by_itself(tmp_path, ends):
+def test_a_collection_with_mode_once_ends_by_itself(tmp_path, ends):
     with Target(Answers(ends)) as target:
         assert collect(tmp_path, configured(target, "once"), lambda _: False) == []
         assert asked(target) == 1

@@ -1,4 +1,4 @@
-"""Notifications → rows: windows, counters, gaps, deletes, and what cannot be."""
+"""Notifications become rows: windows, counters, gaps, deletes, and impossible values."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ N = "/lldp/interfaces/interface[name=Ethernet1]/neighbors/neighbor[id=1]"
 @pytest.mark.parametrize(
     "table", ["queues", "ports", "buffers", "links", "gnmi_values", "gnmi_events", "device_clocks"]
 )
-def test_tables_are_those_of_the_store(table):
+def test_tables_equal_those_of_the_store(table):
     mine, stored = getattr(tables, table.upper()), arrow_schema(table)
     assert [(field.name, field.type) for field in mine] == [(field.name, field.type) for field in stored]
 
 
-def test_leaves_of_one_time_are_one_row_however_they_come():
+def test_leaves_of_one_time_are_one_row_in_any_number_of_messages():
     leaves = {Q + "max-queue-len": 5000, Q + "avg-queue-len": 100, Q + "dropped-pkts": 7}
     together = Fed().feed(notification(T0, leaves), notification(T0 + S, {**leaves, Q + "dropped-pkts": 9}))
     apart = Fed()
@@ -58,7 +58,7 @@ def test_gauges_typed_as_counters_are_never_deltas():
     assert [row["max_bytes"] for row in rows] == [9000, 100, 2**32 + 1]
 
 
-def test_json_ietf_is_read_as_protobuf_is():
+def test_json_ietf_is_read_like_protobuf():
     tree = {"openconfig-qos:queue": [{"name": "3", "state": {"max-queue-len": "5000", "dropped-pkts": "7"}}]}
     path = "/qos/interfaces/interface[interface-id=Ethernet1]/output/queues"
     found = Fed().feed(notification(T0, {path: tree})).take()["queues"]
@@ -73,7 +73,7 @@ def test_the_prefix_and_the_module_names_make_no_difference():
     assert Fed().feed(made).take()["queues"][0]["max_bytes"] == 5000
 
 
-def test_the_port_behind_an_interface_id_may_be_told_later():
+def test_the_port_of_an_interface_id_may_be_sent_later():
     reference = "/qos/interfaces/interface[interface-id=Ethernet1]/interface-ref/state/interface"
     rows = (
         Fed()
@@ -99,7 +99,7 @@ def test_increases_add_up(steps, start):
     assert sum(row["out_bytes"] for row in rows) == sum(steps) and not any(row["quality"] for row in rows)
 
 
-def test_a_reset_is_told_by_boot_time_last_clear_and_size():
+def test_a_reset_is_detected_by_boot_time_last_clear_and_value():
     def rows(*extra: object) -> list[dict]:
         fed = Fed().feed(notification(T0, {C + "out-octets": 1000}), *extra)
         return fed.feed(notification(T0 + S, {C + "out-octets": 1500})).take()["ports"]
@@ -115,7 +115,7 @@ def test_a_reset_is_told_by_boot_time_last_clear_and_size():
     assert [(row["event"], row["amount"]) for row in taken["gnmi_events"]] == [("reset", 1)]
 
 
-def test_what_a_port_cannot_do_is_kept_and_flagged():
+def test_impossible_values_of_a_port_are_stored_and_flagged():
     """SONiC builds have been seen to report 458 Gb/s for a port of 100 Gb/s."""
     speed = "/interfaces/interface[name=Ethernet1]/ethernet/state/port-speed"
     second = 100 * 10**9 // 8
@@ -140,15 +140,15 @@ def test_what_a_port_cannot_do_is_kept_and_flagged():
     ]
 
 
-def test_a_gap_is_in_the_next_windows():
+def test_a_gap_is_flagged_in_the_next_window():
     fed = Fed().feed(notification(T0, {Q + "max-queue-len": 1}))
     fed.stream.resume(T0 + 59 * S)
     rows = fed.feed(*(notification(T0 + i * S, {Q + "max-queue-len": i}) for i in (60, 61))).take()["queues"]
     assert [(row["window_start_ns"] - T0, row["quality"]) for row in rows[1:]] == [(0, QUALITY_GAP), (60 * S, 0)]
 
 
-def test_a_gap_is_in_every_window_that_has_it():
-    """Also in those of leaves that come in rows of their own."""
+def test_a_gap_is_flagged_in_every_window_that_contains_it():
+    """This includes windows of leaves that come in rows of their own."""
     fed = Fed().feed(notification(T0, {Q + "max-queue-len": 1}), notification(T0 + 1, {Q + "dropped-pkts": 1}))
     fed.stream.resume(T0 + 59 * S)
     later = T0 + 60 * S
@@ -163,7 +163,7 @@ def test_duplicates_are_counted_and_flagged():
     assert [(row["event"], row["amount"]) for row in taken["gnmi_events"]] == [("duplicates", 7)]
 
 
-def test_unknown_paths_are_names_and_values():
+def test_unknown_paths_are_stored_by_name_and_value():
     rows = (
         Fed().feed(notification(T0, {"/x/y[k=a/b]/z": "hello", "/x/w": {"a": [1, 2], "b": None}})).take()["gnmi_values"]
     )
@@ -180,7 +180,7 @@ def test_deletes_can_be_whole_branches():
     )
     taken = fed.take()
     assert [row["path"] for row in taken["gnmi_values"] if row["deleted"]] == ["/x/a", "/x/b"]
-    assert taken["queues"][-1]["dropped_packets"] is None  # a queue that was made anew counts from its start
+    assert taken["queues"][-1]["dropped_packets"] is None  # a queue that was created again counts from its start
 
 
 def test_atomic_replaces_all_under_its_prefix():
@@ -218,18 +218,18 @@ def test_neighbours_that_left_during_a_gap_are_gone():
     fed.stream.resume(T0 + 60 * S)
     fed.feed(notification(T0 + 61 * S, {second: "cache-2"}))
     fed.stream.sync()
-    fed.stream.sync()  # a second one says nothing new
+    fed.stream.sync()  # a second sync adds no row
     assert [(row["host"], row["present"]) for row in fed.take()["links"]] == [
         ("cache-1", True), ("cache-2", True), ("cache-1", False)]  # fmt: skip
 
 
-def test_times_that_are_none_are_said():
+def test_invalid_times_are_reported():
     taken = Fed().feed(notification(1_795_000_000, {Q + "max-queue-len": 1}), late_ns=T0).take()
     assert taken["queues"][0]["ts_ns"] == T0 + 1_795_000_000
     assert "invalid timestamp" in taken["gnmi_events"][0]["detail"]
 
 
-def test_an_older_value_that_comes_late_counts_nothing():
+def test_an_older_value_that_comes_late_does_not_count():
     rows = Fed().feed(
         notification(T0, {C + "out-octets": 10}),
         notification(T0 + 2 * S, {C + "out-octets": 30}),
@@ -239,14 +239,14 @@ def test_an_older_value_that_comes_late_counts_nothing():
     assert [(row["ts_ns"] - T0, row["out_bytes"]) for row in rows.take()["ports"]] == [(2 * S, 20), (3 * S, 10)]
 
 
-def test_text_where_a_number_belongs_is_said_and_survived():
+def test_text_in_place_of_a_number_is_reported():
     taken = Fed().feed(notification(T0, {Q + "max-queue-len": value("n/a"), Q + "avg-queue-len": 4})).take()
     assert taken["queues"][0]["avg_bytes"] == 4 and taken["queues"][0]["max_bytes"] is None
     [only_event] = taken["gnmi_events"]
     assert only_event["event"] == "not-understood" and only_event["detail"].endswith("/max-queue-len: not a number")
 
 
-def test_the_clock_is_estimated_and_applied_nowhere():
+def test_the_clock_offset_is_estimated_and_never_applied():
     fed = Fed()
     fed.device.rtt_ns = 400
     for i, late in enumerate((-5_000_000, -4_999_000, -4_000_000)):  # the device is 5 ms ahead
@@ -269,8 +269,8 @@ def test_chip_buffers():
     assert row["semantics"] == "gauge" and row["quality"] == QUALITY_IMPOSSIBLE
 
 
-def test_a_boot_time_in_seconds_tells_a_reset_too():
-    """As openconfig-system has it up to 2018, and devices that went by it."""
+def test_a_boot_time_in_seconds_shows_a_reset_too():
+    """openconfig-system had seconds up to 2018, and so have devices that follow it."""
     fed = Fed()
     for boot in ((T0 + S) // 10**9, T0 + S):
         fed.feed(notification(T0, {"/system/state/boot-time": boot}))
@@ -285,7 +285,7 @@ def test_entries_of_a_resource_are_not_bytes():
         "used": "10", "high-watermark": "90"}  # fmt: skip
 
 
-def test_the_first_maximum_has_no_window_to_speak_of():
+def test_the_window_of_the_first_maximum_is_guessed():
     rows = Fed("mburst", interval_ns=10**7).feed(notification(T0, {Q + "max-queue-len": 7})).take()["queues"]
     assert (rows[0]["semantics"], rows[0]["window_start_ns"], rows[0]["quality"]) == (
         "max-since-last",

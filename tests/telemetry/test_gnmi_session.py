@@ -1,4 +1,4 @@
-"""What a collector must survive, against targets that say what a test wants, and against the switch agent."""
+"""Events that a collector must survive, with targets that send what a test wants, and with the switch agent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def depths(first: int, number: int) -> list[Any]:
 
 
 async def forever(request: Any, context: Any) -> AsyncIterator[Any]:
-    """A sync, then a value every 10 ms."""
+    """Sends a sync, then a value every 10 ms."""
     yield SYNC
     for number in range(10**6):
         for made in depths(number, 1):
@@ -35,8 +35,8 @@ def plain(port: int) -> str:
     return f'{{address: "127.0.0.1:{port}", insecure: true}}'
 
 
-def test_rows_before_a_gap_row_and_rows_after(tmp_path):
-    """The target is killed at some moment and comes back on the same port."""
+def test_an_outage_of_a_target_is_one_gap_between_rows(tmp_path):
+    """The target is killed at some time and comes back on the same port."""
     port = free_port()
     first, second = Target(forever, port), Target(forever, port)
     state: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def test_rows_before_a_gap_row_and_rows_after(tmp_path):
     assert len(printed) <= 6, printed
 
 
-def test_the_agent_is_killed_and_comes_back(tmp_path):
+def test_a_killed_agent_that_comes_back_is_a_gap_without_a_reset(tmp_path):
     port = free_port()
     state: dict[str, Any] = {}
 
@@ -95,10 +95,10 @@ def test_the_agent_is_killed_and_comes_back(tmp_path):
         "SELECT count(*) FILTER (quality & 2048 <> 0), count(*) FILTER (quality & 512 <> 0)"
         " FROM ports WHERE out_bytes IS NOT NULL",
     )
-    assert gaps == 1 and flagged >= 1 and resets == 0  # the kernel counted on
+    assert gaps == 1 and flagged >= 1 and resets == 0  # the kernel continued to count
 
 
-def test_a_clean_end_is_an_end_too(tmp_path):
+def test_a_stream_that_the_target_closes_is_begun_again(tmp_path):
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         for made in [SYNC, *depths(0, 3), SYNC]:  # the sync may come first, and again
             yield made
@@ -113,8 +113,8 @@ def test_a_clean_end_is_an_end_too(tmp_path):
 
 
 @pytest.mark.parametrize("set_by_s", [0, -3600])
-def test_a_stream_that_falls_silent_is_begun_anew(tmp_path, monkeypatch, set_by_s):
-    """Whoever sets the clock meanwhile."""
+def test_a_stream_that_falls_silent_is_begun_again(tmp_path, monkeypatch, set_by_s):
+    """The clock may be set meanwhile."""
     monkeypatch.setattr("mburst.telemetry.gnmi.session.LEAST_WATCH_S", 0.3)
     real, begun = time.time_ns, threading.Event()
     monkeypatch.setattr(time, "time_ns", lambda: real() + begun.is_set() * set_by_s * 10**9)
@@ -131,7 +131,7 @@ def test_a_stream_that_falls_silent_is_begun_anew(tmp_path, monkeypatch, set_by_
 
 
 def test_the_request_stays_open_while_it_is_answered(tmp_path):
-    """Some targets take the end of the requests as the end of the subscription."""
+    """Some targets take the end of the requests for the end of the subscription."""
     ended: list[int] = []
 
     def until(collector: Any) -> bool:
@@ -146,13 +146,13 @@ def test_the_request_stays_open_while_it_is_answered(tmp_path):
 
 
 class Garbage:
-    """No message of gNMI."""
+    """A message that is not of gNMI."""
 
     def SerializeToString(self) -> bytes:
         return b"\xff" * 20
 
 
-def test_a_message_that_is_none_is_counted_and_survived(tmp_path):
+def test_an_invalid_message_is_counted_and_does_not_end_the_stream(tmp_path):
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         yield depths(0, 1)[0]
         yield Garbage()
@@ -166,7 +166,7 @@ def test_a_message_that_is_none_is_counted_and_survived(tmp_path):
 
 
 def test_many_targets_are_read_at_once(tmp_path):
-    """More than a pool of threads has threads; each has its rows."""
+    """There are more targets than a thread pool has threads; each has its rows."""
     names = [f"t{number}" for number in range(40)]
     with Target(forever) as target:
         collect(
@@ -179,7 +179,8 @@ def test_many_targets_are_read_at_once(tmp_path):
 
 
 def test_pauses_grow_and_are_jittered(monkeypatch):
-    """To `retry`, each by chance up to a half shorter, so that collectors do not come back in step."""
+    """Pauses grow up to `retry`, each randomly shortened by up to a half, so that collectors do not reconnect in
+    step."""
     from mburst.telemetry.gnmi import session as module
     from mburst.telemetry.gnmi.config import GnmiTarget as Configured
 
@@ -209,8 +210,9 @@ def test_pauses_grow_and_are_jittered(monkeypatch):
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", None), (", grpc-keepalive: {time: 30s}", 30_000)])
-def test_keepalive_is_off_unless_it_is_asked_for(tmp_path, monkeypatch, text, expected):
-    """Servers in Go end a connection that pings more often than every five minutes, unless configured otherwise."""
+def test_keepalive_is_off_unless_it_is_configured(tmp_path, monkeypatch, text, expected):
+    """Servers in Go end a connection that pings more often than every five minutes, unless they are configured
+    otherwise."""
     import grpc
 
     opened: list[dict[str, Any]] = []
@@ -245,7 +247,7 @@ def refuse(code: str, words: str) -> Any:
     ("PERMISSION_DENIED", "", "not permitted"),
     ("UNIMPLEMENTED", "STREAM", "not implemented by the target: STREAM"),
 ])  # fmt: skip
-def test_a_refusal_is_one_line_and_others_go_on(tmp_path, code, words, line):
+def test_a_refusal_is_one_line_and_other_targets_continue(tmp_path, code, words, line):
     with Target(refuse(code, words)) as bad, Target(forever) as good:
         printed = collect(
             tmp_path,
@@ -260,7 +262,7 @@ def test_a_refusal_is_one_line_and_others_go_on(tmp_path, code, words, line):
     (None, (), ["PROTO"]), (None, ("PROTO",), ["PROTO", "JSON_IETF"]), (["JSON_IETF", "JSON"], (), ["JSON_IETF"]),
     (["JSON"], (), ["JSON"]),
 ])  # fmt: skip
-def test_the_encoding_is_what_the_target_has(tmp_path, has, refused, asked):
+def test_the_encoding_is_one_that_the_target_supports(tmp_path, has, refused, asked):
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         import grpc
 
@@ -276,7 +278,7 @@ def test_the_encoding_is_what_the_target_has(tmp_path, has, refused, asked):
     assert not any(request.subscribe.HasField("qos") for request in target.requests)
 
 
-def test_the_vendor_is_known_by_its_models(tmp_path):
+def test_the_vendor_is_recognized_by_its_models(tmp_path):
     with Target(forever, encodings=["PROTO"], models=["openconfig-qos", "urn:srl_nokia/qos:srl_nokia-qos"]) as target:
         collect(tmp_path, config(a=plain(target.port)), lambda collector: heard(collector, "a") >= 3)
     assert query(tmp_path, "SELECT count(*) FROM queues") == [(0,)]  # max-queue-len is the configured size there
@@ -310,7 +312,7 @@ def test_large_messages_and_many_subscriptions(tmp_path):
     assert event_rows == [("a value of more than 256 kB",)]
 
 
-def test_a_message_beyond_the_limit_is_said_with_what_to_do(tmp_path):
+def test_a_message_beyond_the_limit_is_reported_with_the_remedy(tmp_path):
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         yield updated(notification(time.time_ns(), {"/blob": messages.TypedValue(bytes_val=bytes(200_000))}))
         await asyncio.sleep(60)
@@ -321,8 +323,9 @@ def test_a_message_beyond_the_limit_is_said_with_what_to_do(tmp_path):
     assert len(printed) == 1 and "a message beyond `mburst: message:`" in printed[0], printed
 
 
-def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):
-    """The disk takes nothing for a while: the stream is read on, what does not fit is counted, and it goes on after."""
+def test_a_stalled_store_drops_and_counts_rows_within_its_bound(tmp_path, monkeypatch):
+    """The disk stalls for a while: the stream is read on, rows that do not fit are counted, and storing continues
+    afterwards."""
     from mburst.sql.writer import TableWriter
 
     append, stalled = TableWriter.append, {"until": 0.0}
@@ -357,10 +360,10 @@ def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):
     [(event_rows,)] = query(tmp_path, "SELECT sum(amount)::BIGINT FROM gnmi_events WHERE event = 'dropped'")
     collector = state["collector"]
     assert collector.writing.dropped.total() == event_rows > 0 and state["waiting"] <= 32 << 20
-    assert kept > 0 and kept + event_rows == heard(collector, "a")  # not one that is neither stored nor counted
+    assert kept > 0 and kept + event_rows == heard(collector, "a")  # every row is either stored or counted
 
 
-def test_a_store_that_cannot_be_written_ends_it_in_one_line(tmp_path, monkeypatch):
+def test_a_store_that_cannot_be_written_ends_the_collection_in_one_line(tmp_path, monkeypatch):
     from mburst.errors import MburstError
     from mburst.sql.writer import TableWriter
 

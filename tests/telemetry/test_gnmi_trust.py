@@ -1,4 +1,4 @@
-"""Whom a collector trusts, and who trusts it: TLS, certificates, user and password, against the switch agent."""
+"""Trust between collector and target: TLS, certificates, user and password, with the switch agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ports import free_port
 
 
 def of_agent(text: str) -> str:
-    """A configuration for the agent, whose lo has counters but no queue."""
+    """Returns a configuration for the agent, whose lo has counters but no queue."""
     return text.replace("/qos/interfaces", "/interfaces")
 
 
@@ -24,8 +24,8 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("other"), "other")
 
 
-def test_each_wrong_door_is_one_line_and_the_right_ones_go_on(tmp_path, authority, other):
-    """TLS, a client's certificate, user and password, against the agent."""
+def test_each_refused_login_is_one_line_and_other_targets_continue(tmp_path, authority, other):
+    """The logins differ in TLS, client certificate, user and password."""
     certificate, key = authority.issue("server", ["127.0.0.1", "localhost"])
     mine, my_key = authority.issue("client", [])
     door = [f"--tls-cert={certificate}", f"--tls-key={key}", f"--tls-ca={authority.ca}", "--username=me"]
@@ -49,7 +49,7 @@ def test_each_wrong_door_is_one_line_and_the_right_ones_go_on(tmp_path, authorit
     lines = {name: [line for line in printed if line.startswith(f"{name}: ")] for name in targets}
     assert not lines["good"] and all(len(lines[name]) == 1 for name in lines if name != "good"), printed
     assert "user or password is refused" in lines["password"][0]
-    # the agent sends its authority along
+    # the agent also sends the certificate of its authority
     assert "certificate was rejected: self-signed certificate in certificate chain" in lines["ca"][0]
     assert "certificate was rejected: Hostname mismatch" in lines["name"][0] and "elsewhere.example" in lines["name"][0]
     assert "does it require a client certificate" in lines["nocert"][0]
@@ -59,7 +59,7 @@ def test_each_wrong_door_is_one_line_and_the_right_ones_go_on(tmp_path, authorit
 
 
 @pytest.mark.parametrize("tls", ["skip-verify: true", "timeout: 60s"])
-def test_a_target_without_tls_is_said(tmp_path, tls):
+def test_a_target_without_tls_is_reported(tmp_path, tls):
     with agent("lo") as (address, _):
         text = of_agent(config(a=f'{{address: "{address}", {tls}}}'))
         printed = collect(tmp_path, text, lambda collector: bool(lines_so_far(collector)))
@@ -67,7 +67,7 @@ def test_a_target_without_tls_is_said(tmp_path, tls):
 
 
 def test_trust_on_first_use_pins_the_certificate(tmp_path, monkeypatch, authority, other):
-    """skip-verify takes the first certificate, and from then on no other one."""
+    """skip-verify accepts the first certificate, and from then on no other."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     port = free_port()
     text = of_agent(config(a=f'{{address: "127.0.0.1:{port}", skip-verify: true}}'))

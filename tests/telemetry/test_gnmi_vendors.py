@@ -1,4 +1,4 @@
-"""Each vendor's messages, written as their documents and public examples have them, become the rows that they mean."""
+"""The messages of each vendor, written after its documents and public examples, become the rows that they mean."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_arista_lanz_counts_segments_and_its_windows_are_congestions():
     assert [row["ts_ns"] - row["window_start_ns"] for row in rows] == [0, 10**6, 10**6, 0, 10**6]
 
 
-def test_arista_lanz_without_its_segment_size_is_kept_but_not_as_bytes():
+def test_arista_lanz_without_its_segment_size_is_stored_but_not_as_bytes():
     taken = Fed("arista").feed(lanz(T0, "POLLING", 1998240)).take()
     assert taken["queues"][0]["max_bytes"] is None
     assert {row["path"]: row["value"] for row in taken["gnmi_values"]}[
@@ -147,7 +147,8 @@ def test_juniper_adds_its_two_kinds_of_drops():
 
 
 def xr_class(name: str, count: int, unit: str, depth: int, **more: object) -> dict[str, object]:
-    """An entry of class-stats, by Cisco-IOS-XR-qos-ma-oper: lists without keys, counters as text in JSON_IETF."""
+    """Returns an entry of class-stats, by Cisco-IOS-XR-qos-ma-oper: lists without keys, counters as text in
+    JSON_IETF."""
     length = [{"value": depth, "unit": f"policy-param-unit-{unit}"}]
     return {"class-name": name, "counter-validity-bitmask": "0",
             "general-stats": {"transmit-bytes": str(1000 * count), "total-drop-packets": str(2 * count)},
@@ -157,7 +158,7 @@ def xr_class(name: str, count: int, unit: str, depth: int, **more: object) -> di
             **more}  # fmt: skip
 
 
-def test_ios_xr_tells_a_queues_length_in_bytes_or_in_packets():
+def test_ios_xr_reports_a_queues_length_in_bytes_or_in_packets():
     path = ("/Cisco-IOS-XR-qos-ma-oper:qos/interface-table/interface[interface-name=HundredGigE0/0/0/1]/output/"
             "service-policy-names/service-policy-instance[service-policy-name=out]/statistics")  # fmt: skip
     fed = Fed("iosxr")
@@ -183,7 +184,8 @@ NXOS = "/System/ipqos-items/queuing-items/policy-items/out-items/intf-items"
 
 
 def nxos_queue(name: str, count: int, kind: str = "queuing") -> dict[str, object]:
-    """An entry of QueuingStats-list, by Cisco-NX-OS-device; numbers of 64 bits are text, as in published answers."""
+    """Returns an entry of QueuingStats-list, by Cisco-NX-OS-device; numbers of 64 bits are text, as in published
+    answers."""
     counted = {"txBytes": 1500 * count, "txPackets": count, "dropBytes": 3000 * count, "dropPackets": 2 * count,
                "randDropPackets": count, "randEcnMarkedPackets": 3 * count, "pfcTxPpp": 0}  # fmt: skip
     depths = {"currQueueDepth": 4096, "ucCurrQueueDepth": 4000, "mcCurrQueueDepth": 96, "maxQueueDepth": 307_200}
@@ -204,7 +206,7 @@ def json_val(tree: object) -> object:
 
 @pytest.mark.parametrize("asked", ["policy-items", "interfaces", "one interface", "leaves"])
 def test_nx_os_answers_with_a_whole_object_for_a_container(asked: str):
-    """The value of an update is the object of the path that was asked for, which has keys below a list."""
+    """The value of an update is the object at the requested path; its lists have their keys inside."""
     above = NXOS.removesuffix("/out-items/intf-items")
     fed = Fed("nxos")
     for second in range(2):
@@ -238,14 +240,14 @@ def test_nx_os_answers_with_a_whole_object_for_a_container(asked: str):
     assert any("statType=microburst]/currQueueDepth" in row["path"] for row in taken["gnmi_values"])
 
 
-def test_nx_os_by_its_own_model_and_by_openconfig_are_two_rows_and_no_sum():
+def test_nx_os_values_of_both_models_are_two_rows_and_no_sum():
     own = f"{NXOS}/If-list[name=eth1/1]/queCmap-items/QueuingStats-list[cmapName=q][statType=queuing]/txBytes"
     other = "/qos/interfaces/interface[interface-id=eth1/1]/output/queues/queue[name=q]/state/transmit-octets"
     fed = Fed("nxos").feed(*(notification(T0 + i * S, {own: 100 * i, other: 100 * i}) for i in range(2)))
     assert [row["transmit_bytes"] for row in fed.take()["queues"]] == [100, 100]
 
 
-def test_entries_of_a_list_that_are_not_told_apart_by_its_keys_are_kept_whole():
+def test_a_list_whose_keys_do_not_identify_entries_is_stored_whole():
     """Another list of the same name may have other keys: If-list has "id" below lldp-items."""
     path = "/System/lldp-items/inst-items/if-items"
     ports = [{"id": f"eth1/{number}", "name": "", "adminRxSt": "enabled"} for number in (1, 2)]
@@ -254,11 +256,11 @@ def test_entries_of_a_list_that_are_not_told_apart_by_its_keys_are_kept_whole():
     assert [json.loads(row["value"]) for row in kept] == ports
 
 
-def test_ios_xr_counters_of_a_shared_queue_are_left_out_while_its_bitmask_says_that_they_are_undetermined():
+def test_ios_xr_counters_that_the_bitmask_calls_undetermined_are_left_out():
     path = ("/Cisco-IOS-XR-qos-ma-oper:qos/interface-table/interface[interface-name=e1]/output/service-policy-names/"
             "service-policy-instance[service-policy-name=out]/statistics")  # fmt: skip
     masks = [0x100, 0x100, 1, 2, 3, 0, 4783898624]
-    for front in (True, False):  # where the bitmask stands among its siblings
+    for front in (True, False):  # the place of the bitmask among its siblings
         fed = Fed("iosxr")
         for second, mask in enumerate(masks):
             made = xr_class("gold", second, "bytes", 5000)
@@ -288,7 +290,7 @@ def test_openconfig_virtual_output_queues():
 
 
 @pytest.mark.parametrize("vendor", built_in(), ids=lambda vendor: vendor.name)
-def test_every_table_is_whole(vendor):
+def test_every_table_is_complete(vendor):
     assert vendor.about and vendor.source
     assert vendor.rules and all(rule.leaves for rule in vendor.rules)
     tables = Tables(built_in(), vendor.name)
@@ -317,8 +319,8 @@ def test_a_leaf_may_have_another_model_than_its_row(tmp_path: Path):
     assert (rule.model_of("x"), rule.model_of("y")) == ("a@2020-01-01", "b@2021-02-03")
 
 
-def test_junipers_drops_are_those_of_the_tail_and_of_every_colour():
-    """qmon.proto: QueueMonitorStats, of both directions."""
+def test_junipers_drops_are_those_of_the_tail_and_of_all_colours():
+    """The message is QueueMonitorStats of qmon.proto, of both directions."""
     base = "/junos/system/linecard/qmon-sw/queue_monitor_element_info[if_name=xe-0/0/1]/queue_monitor_stats_{}"
     base += "/queue_monitor_stats_info[queue_id=8][queue_number=3]/"
     fed = Fed("juniper")
@@ -333,7 +335,7 @@ def test_junipers_drops_are_those_of_the_tail_and_of_every_colour():
         ("xe-0/0/1", "3", 7, 51_111), ("xe-0/0/1", "in:3", 7, 52_222)]  # fmt: skip
 
 
-def test_a_sensor_brings_what_comes_under_other_paths():
+def test_a_sensor_includes_values_under_other_paths():
     found = list(Tables(built_in(), "juniper").meanings(parse("/junos/system/linecard/qmon-sw/").steps))
     assert any(isinstance(rule, VendorRule) and rule.pattern.text.startswith("/cos") for rule in found)
 
@@ -359,7 +361,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("fault", "text"), BAD.items(), ids=BAD)
-def test_a_table_that_is_wrong_is_one_line(tmp_path: Path, fault: str, text: str):
+def test_an_invalid_table_is_one_line(tmp_path: Path, fault: str, text: str):
     path = tmp_path / "my.toml"
     path.write_text(text)
     with pytest.raises(UsageError) as failure:
@@ -367,7 +369,7 @@ def test_a_table_that_is_wrong_is_one_line(tmp_path: Path, fault: str, text: str
     assert fault in str(failure.value) and str(path) in str(failure.value) and "\n" not in str(failure.value)
 
 
-def test_the_example_of_the_page_is_a_table(tmp_path: Path):
+def test_the_example_of_the_page_is_a_valid_table(tmp_path: Path):
     page = (ROOT / "docs" / "add-a-switch.md").read_text("utf-8")
     text = page.partition("```toml\n")[2].partition("```")[0]
     path = tmp_path / "acme.toml"

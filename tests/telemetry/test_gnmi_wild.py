@@ -1,4 +1,5 @@
-"""Whatever a device sends is taken: no notification makes the decoder fail, and every value is somewhere."""
+"""Anything that a device sends is accepted: no notification makes the decoder fail, and every value is stored or
+counted."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def test_nothing_makes_it_fail(made, vendor):
                 assert start <= end
 
 
-def test_json_that_is_nested_beyond_all_measure_is_said():
+def test_json_that_is_nested_too_deeply_is_reported():
     deep = messages.TypedValue(json_val=b"[" * 100_000 + b"]" * 100_000)
     rows = Fed().feed(notification(T0, {"/a": deep, "/b": 1})).take()
     assert [row["path"] for row in rows["gnmi_values"]] == ["/b"] and "nested" in rows["gnmi_events"][0]["detail"]
@@ -90,6 +91,6 @@ def test_json_that_is_nested_beyond_all_measure_is_said():
 @pytest.mark.parametrize(
     "path", ["/a", "/qos/interfaces/interface[interface-id=e]/output/queues/queue[name=1]/state/x"]
 )
-def test_a_path_without_names_is_a_path(path):
+def test_a_path_without_a_value_is_stored(path):
     bare = messages.Notification(timestamp=T0, update=[messages.Update(path=as_message(parse(path)))])
     assert Fed().feed(bare).take()["gnmi_values"][0]["kind"] == "none"

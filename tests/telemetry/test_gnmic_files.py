@@ -1,7 +1,5 @@
-"""Files as gnmic's users have them: each is read as gnmic reads it, or says in one line what mburst cannot do.
-
-Written from gnmic's user guide: targets, subscriptions, configuration file, environment, target discovery, outputs.
-"""
+"""Files of gnmic's users: each is read as gnmic reads it, or reported in one line that says what mburst cannot do. The
+files follow gnmic's user guide: targets, subscriptions, configuration file, environment, target discovery, outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from mburst.telemetry.gnmi.gnmic_file import load
 
 SUBSCRIPTIONS = "subscriptions: {s: {paths: [/interfaces]}}\n"
 
-# name → (file, what --check prints, what it warns of)
+# name → (file, output of --check, its warnings)
 FILES: dict[str, tuple[str, list[str], list[str]]] = {
     "one address, credentials at the top": (
         """
@@ -299,7 +297,7 @@ def test_a_file_of_gnmic_is_understood(name, tmp_path, capsys):
     assert "NokiaSrl1!" not in printed.out + printed.err
 
 
-def test_the_same_in_json_and_toml(tmp_path):
+def test_json_and_toml_give_the_same_configuration(tmp_path):
     content = {
         "targets": {"leaf1": {"insecure": True, "timeout": 5_000_000_000}},
         "port": 6030,
@@ -314,7 +312,7 @@ def test_the_same_in_json_and_toml(tmp_path):
             load(written(tmp_path, "{[", name), {})
 
 
-def test_numbers_stay_as_they_are_written(tmp_path):
+def test_numbers_keep_their_spelling(tmp_path):
     content = {
         "g.json": '{"targets": {"a:1": {"insecure": true, "password": 1.10}}, "subscriptions": {"s":{"paths":["a"]}}}',
         "g.toml": '[targets."a:1"]\ninsecure = true\npassword = 1.10\n[subscriptions.s]\npaths = ["/a"]\n',
@@ -330,24 +328,24 @@ def one_target(folder: Path, entry: str, environment: dict[str, str] | None = No
     return target
 
 
-def test_variables_are_expanded_as_gnmic_does(tmp_path):
+def test_variables_are_expanded_as_by_gnmic(tmp_path):
     environment = {"HOST": "leaf9", "PASS": "p$HOST", "A": "1", "GNMIC_USERNAME": "from-environment"}
     target = one_target(tmp_path, "address: $HOST:6030, password: $PASS, tls-server-name: '${HOST}.$A'", environment)
     assert (target.address, target.password, target.tls_server_name) == ("leaf9:6030", "p$HOST", "leaf9.1")
     assert target.username == "from-environment"
     target = one_target(tmp_path, "password: 'pa$HOST${A}', token: t$A", environment, top="username: from-file")
-    assert (target.password, target.token) == ("pa$HOST${A}", "t$A")  # gnmic expands those that begin with $ only
-    assert target.username == "from-environment"  # which comes before the file
+    assert (target.password, target.token) == ("pa$HOST${A}", "t$A")  # gnmic expands only values that begin with $
+    assert target.username == "from-environment"  # the environment has precedence over the file
     with pytest.raises(UsageError, match="the environment has no variable NOBODY"):
         one_target(tmp_path, "address: $NOBODY")
 
 
 @pytest.mark.parametrize("text", ["0123", "yes", "1e3", "2024-01-01", "12:30:00", "null1", "0x10", "on"])
-def test_a_password_is_what_was_written(tmp_path, text):
+def test_a_password_keeps_its_spelling(tmp_path, text):
     assert one_target(tmp_path, f"password: {text}").password == text
 
 
-def test_retry_timer_and_what_the_top_says(tmp_path):
+def test_retry_timer_and_defaults_of_the_top_level(tmp_path):
     assert one_target(tmp_path, "retry-timer: 5s").retry_s == 5
     assert one_target(tmp_path, "retry: 7s", top="retry: 5s").retry_s == 7
     target = one_target(tmp_path, "username: '', timeout: ", top="username: admin\ntimeout: 3s\nmetadata: {X-A: b}")
@@ -391,13 +389,13 @@ NOT_SO = {
 
 
 @pytest.mark.parametrize(("text", "line"), NOT_SO.items(), ids=NOT_SO)
-def test_what_cannot_be_done_is_one_line(text, line, tmp_path, capsys):
+def test_unsupported_settings_are_one_line(text, line, tmp_path, capsys):
     assert main(["collect", written(tmp_path, f"{text}\n{SUBSCRIPTIONS}"), "--check"]) in (1, 2)
     printed = capsys.readouterr().err.splitlines()
     assert line in printed[-1].replace(" (", "; ") and all(one.startswith("mburst: ") for one in printed), printed
 
 
-def test_no_rows_of_the_past(tmp_path):
+def test_subscriptions_to_history_are_refused(tmp_path):
     text = "targets: {a: }\nsubscriptions: {s: {paths: [/a], history: {start: 2024-01-01T00:00:00Z}}}"
     with pytest.raises(UsageError, match="current values only"):
         load(written(tmp_path, text), {})

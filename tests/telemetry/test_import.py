@@ -1,4 +1,4 @@
-"""CSV import: rows against a plain reading of the same text, and what is refused."""
+"""CSV import: rows compared with a plain reading of the same text, and refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOW = 1_795_228_464_011_544_286
 
 
 def content(data: bytes) -> CsvText:
-    """What a file with these bytes holds. Memory is its disk."""
+    """Returns the content of a file with these bytes, in memory."""
     file = os.fdopen(os.memfd_create("some.csv"), "w+b")
     file.write(data)
     file.flush()
@@ -35,7 +35,7 @@ def content(data: bytes) -> CsvText:
 
 
 def load(data: bytes, kind: str = "probes", **how: Any) -> tuple[CsvSummary, list[dict[str, Any]]]:
-    """Summary and rows of a file's bytes."""
+    """Returns the summary and the rows of a file's bytes."""
     source = CsvFile(content(data), kind, "some.csv")
     summary = source.scan()
     batches = list(source.read(summary, **how))
@@ -44,7 +44,7 @@ def load(data: bytes, kind: str = "probes", **how: Any) -> tuple[CsvSummary, lis
 
 
 def refusal(data: bytes, kind: str = "probes") -> str:
-    """What is said about a file that is refused: the message and its hint, on one line."""
+    """Returns the error of a refused file: the message and its hint, on one line."""
     with pytest.raises(MburstError) as caught:
         load(data, kind)
     message = f"{caught.value} ({caught.value.hint})"
@@ -53,7 +53,7 @@ def refusal(data: bytes, kind: str = "probes") -> str:
 
 
 @pytest.mark.parametrize("table", ["probes", "queues"])
-def test_the_columns_are_those_of_the_store(table: str) -> None:
+def test_the_columns_equal_those_of_the_store(table: str) -> None:
     connection = duckdb.connect()
     connection.execute((ROOT / "sql" / "schema" / f"{table}.sql").read_text())
     stored = connection.sql(f"FROM {table}").to_arrow_table().schema
@@ -67,7 +67,7 @@ def test_the_columns_are_those_of_the_store(table: str) -> None:
     assert {name for name, value in least.items() if value is not None} >= needed
 
 
-def test_the_words_of_the_schema_are_those_that_are_taken() -> None:
+def test_the_schema_lists_the_accepted_words() -> None:
     sql = (ROOT / "sql" / "schema" / "queues.sql").read_text()
     assert ", ".join(tables.SEMANTICS) in sql
 
@@ -190,7 +190,7 @@ def test_a_bad_file_is_refused_in_one_line(kind: str, data: bytes, message: str)
     assert message in refusal(data, kind)
 
 
-def test_line_ends_marks_and_blank_lines_do_not_matter() -> None:
+def test_line_ends_byte_order_marks_and_blank_lines_do_not_matter() -> None:
     _, rows = load(LEAST + b"a,b,%d\nc,d,%d\n" % (NOW, NOW))
     for text in (
         b"\xef\xbb\xbfsrc, dst ,tx_ns\r\na,b,%d\r\n\r\nc,d,%d",
@@ -205,7 +205,7 @@ def test_a_header_alone_is_a_file_without_rows() -> None:
         assert (summary.rows, summary.start_ns, rows) == (0, None, [])
 
 
-def test_the_batch_is_the_content(tmp_path: Path) -> None:
+def test_the_batch_is_derived_from_the_content(tmp_path: Path) -> None:
     plain, packed = tmp_path / "probes.csv", tmp_path / "probes.csv.gz"
     text = LEAST + b"a,b,%d\n" % NOW
     plain.write_bytes(text)
@@ -226,8 +226,8 @@ def test_damaged_gzip_is_one_line(cut: int, tmp_path: Path) -> None:
         CsvFile(file, "probes", "cut.gz").scan()
 
 
-def test_damage_that_is_found_late_is_one_line(tmp_path: Path) -> None:
-    """In rows that another library asks for; and what is behind the compressed data is damage, too."""
+def test_damage_found_late_is_one_line(tmp_path: Path) -> None:
+    """The damage is in rows that Arrow reads later. Bytes after the compressed data are damage, too."""
     rows = LEAST + b"".join(b"a%d,b,%d\n" % (n, NOW + n * n) for n in range(200_000))
     packed = bytearray(gzip.compress(rows))
     packed[len(packed) // 2] ^= 0xFF
@@ -239,8 +239,8 @@ def test_damage_that_is_found_late_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("piped", [False, True])
-def test_a_file_that_unpacks_to_much_takes_no_room(tmp_path: Path, piped: bool) -> None:
-    """3.7 MB may hold 1.5 GB: neither memory nor the folder of temporary files has them."""
+def test_a_file_that_unpacks_to_much_takes_no_space(tmp_path: Path, piped: bool) -> None:
+    """3.7 MB may hold 1.5 GB, which must be neither in memory nor in the folder of temporary files."""
     temporary, path = tmp_path / "tmp", tmp_path / "large.csv.gz"
     temporary.mkdir()
     with gzip.open(path, "wb", compresslevel=1) as file:
@@ -253,7 +253,7 @@ def test_a_file_that_unpacks_to_much_takes_no_room(tmp_path: Path, piped: bool) 
         "from mburst.telemetry.csv_import import CsvFile, open_text\n"
         f"with open_text({('-' if piped else str(path))!r}) as file:\n"
         "    summary = CsvFile(file, 'probes', 'large').scan()\n"
-        # ru_maxrss would be at least what the process had from which it was forked
+        # ru_maxrss would be at least the memory of the process from which it was forked
         "print(summary.rows, *re.findall(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read()))\n"
     )
     limit = unpacked // 4
@@ -291,8 +291,8 @@ def test_no_bytes_are_more_than_a_line(
         assert "\n" not in str(error)
 
 
-def test_a_process_ends_while_much_is_still_to_be_read(tmp_path: Path) -> None:
-    """Arrow's threads that read ahead do not need the interpreter, which is gone by then."""
+def test_a_process_can_end_before_all_is_read(tmp_path: Path) -> None:
+    """Arrow's read-ahead threads need no interpreter, which has ended by then."""
     path = tmp_path / "large.csv.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(LEAST + b"a,b,tomorrow\n" + b"a,b,%d\n" % NOW * 2_000_000)
@@ -309,7 +309,7 @@ def test_a_process_ends_while_much_is_still_to_be_read(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "") and "line 2: tx_ns must be a whole number" in done.stdout
 
 
-def test_a_file_that_grows_while_it_is_read_is_noticed(tmp_path: Path) -> None:
+def test_a_file_that_grows_while_it_is_read_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "some.csv"
     path.write_bytes(LEAST + b"a,b,%d\n" % NOW)
     with open_text(str(path)) as text:

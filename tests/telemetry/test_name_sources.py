@@ -1,4 +1,4 @@
-"""Sources of names: files of each format as their makers write them, and a line for what is wrong with one."""
+"""Sources of names: files of each format as their makers write them, and one line for each fault."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_csv() -> None:
         ("[" * 100_000, "f: invalid JSON"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_file_is_one_line(text: str, message: str) -> None:
+def test_an_invalid_file_is_one_line(text: str, message: str) -> None:
     with pytest.raises(MburstError) as caught:
         names_in(text, "f")
     assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
@@ -152,7 +152,7 @@ def test_consul() -> None:
 
 
 def test_reverse_dns() -> None:
-    """A name, no name, and no answer are three things."""
+    """A name, no name, and no answer are distinguished."""
     asked = ["10.0.0.1", "2001:db8::1", "10.0.0.2", "10.0.0.9", "02:00:00:00:00:01"]
     random.Random(1).shuffle(asked)
     with answering({"10.0.0.1": "db-1.example.", "2001:db8::1": "six.example.", "10.0.0.9": None}) as server:
@@ -163,6 +163,6 @@ def test_reverse_dns() -> None:
 
 
 @pytest.mark.parametrize("server", ["x", "10.0.0.1:0", "10.0.0.1:99999", "[::1]:x", "example.com:53"])
-def test_a_server_is_an_address(server: str) -> None:
+def test_a_dns_server_must_be_an_address(server: str) -> None:
     with pytest.raises(UsageError, match="invalid DNS server"):
         ask(["10.0.0.1"], server)

@@ -1,5 +1,5 @@
-"""Who gets in to the receiver of OTLP, and how: addresses, certificates, tokens; what is checked before it listens, and
-what it still may do once it works as another user."""
+"""Access to the OTLP receiver: addresses, certificates, tokens; the checks before it listens, and the rights that it
+keeps when it works as another user."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def checked(capsys: pytest.CaptureFixture[str], folder: Path, text: str, *arguments: str) -> tuple[int, str, str]:
-    """What `collect` does with a configuration: (code, output, errors)."""
+    """Returns the result of `collect` with a configuration: (code, output, errors)."""
     path = folder / "otlp.yaml"
     path.write_text(text)
     code = main(["collect", str(path), *(arguments or ["--check"])])
@@ -83,8 +83,8 @@ def checked(capsys: pytest.CaptureFixture[str], folder: Path, text: str, *argume
         ("listen: 192.0.2.1:1, tls-cert: CERT, tls-key: KEY", "other hosts can connect, and no authentication"),
     ],
 )
-def test_what_would_fail_or_let_everybody_in_is_refused(tmp_path, capsys, monkeypatch, authority, keys, words):
-    """By --check, and before a collection listens. One line each, without a value of the token."""
+def test_configurations_that_fail_or_are_open_to_all_are_refused(tmp_path, capsys, monkeypatch, authority, keys, words):
+    """They are refused by --check, and before a collection listens, in one line each that does not show the token."""
     monkeypatch.setenv("EMPTY", "")
     certificate, key = authority.issue("server", ["127.0.0.1"])
     for name, path in (("CERT", certificate), ("KEY", key), ("OTHER", authority.issue("other", [])[1])):
@@ -105,7 +105,7 @@ def test_what_would_fail_or_let_everybody_in_is_refused(tmp_path, capsys, monkey
         ("listen: 0.0.0.0:1, tls-cert: CERT, tls-key: KEY, tls-client-ca: CA", "TLS, clients with a certificate"),
     ],
 )
-def test_check_says_who_gets_in(tmp_path, capsys, authority, keys, words):
+def test_check_reports_who_has_access(tmp_path, capsys, authority, keys, words):
     certificate, key = authority.issue("server", ["127.0.0.1"])
     for name, path in (("CERT", certificate), ("KEY", key), ("CA", authority.ca)):
         keys = keys.replace(f": {name}", f": {path}")
@@ -113,13 +113,13 @@ def test_check_says_who_gets_in(tmp_path, capsys, authority, keys, words):
     assert (code, err) == (0, "") and words in out and "s3cret" not in out
 
 
-def test_once_is_of_targets(tmp_path, capsys):
+def test_once_is_only_for_targets(tmp_path, capsys):
     code, out, err = checked(capsys, tmp_path, "otlp: {listen: 127.0.0.1:1}", "--once")
     assert (code, out) == (2, "") and "--once reads gNMI targets, and there are none (--show is of OTLP)" in err
 
 
-def test_insecure_says_what_it_means_and_a_start_that_fails_leaves_no_socket(tmp_path, capsys):
-    """The second address is taken: the socket of the first goes again."""
+def test_insecure_reports_its_consequences_and_a_failed_start_leaves_no_socket(tmp_path, capsys):
+    """The second address is in use, so the socket of the first is removed again."""
     path = tmp_path / "s"
     with socket.socket() as held:
         held.bind(("0.0.0.0", 0))
@@ -133,7 +133,7 @@ def test_insecure_says_what_it_means_and_a_start_that_fails_leaves_no_socket(tmp
 
 
 @pytest.mark.parametrize("word", ["listen", "http"])
-def test_an_address_of_another_machine_is_said_to_be_one(word, tmp_path, capsys):
+def test_an_address_of_another_machine_is_reported(word, tmp_path, capsys):
     text = f"otlp: {{{word}: '192.0.2.1:4317', insecure: true}}"
     code, out, err = checked(capsys, tmp_path, text, "-o", str(tmp_path / "store"))
     assert code == 1 and not out and "(no interface of this machine has that address: " in err
@@ -143,9 +143,9 @@ def test_an_address_of_another_machine_is_said_to_be_one(word, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("way", ["TLS", "client certificate", "token", "unix"])
-def test_exporters_get_in(tmp_path, authority, monkeypatch, way):
-    """OpenTelemetry's exporters, by gRPC and by HTTP (which has no Unix sockets)."""
-    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # which the exporter would take before its own
+def test_exporters_are_accepted(tmp_path, authority, monkeypatch, way):
+    """The exporters are OpenTelemetry's, by gRPC and by HTTP (which has no Unix sockets)."""
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # which take precedence over its own certificates
         monkeypatch.delenv(name, raising=False)
     ports = free_port(), free_port()
     addresses = [f"unix:{tmp_path / 's'}", *(f"127.0.0.1:{port}" for port in ports)]
@@ -178,8 +178,8 @@ def test_exporters_get_in(tmp_path, authority, monkeypatch, way):
 
 @contextmanager
 def place(authority: Authority) -> Iterator[Path]:
-    """A folder of another user's, where root runs this: with a configuration, its own table, and a certificate that
-    root alone can read."""
+    """A folder of another user if root runs the tests, with a configuration, a table of its own, and a certificate that
+    only root can read."""
     with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
         folder = Path(name)
         (folder / "own.toml").write_text(OWN_TABLE)
@@ -193,7 +193,7 @@ def place(authority: Authority) -> Iterator[Path]:
 
 
 def certify(folder: Path, authority: Authority, user: int) -> None:
-    """A new certificate in place of the one that is there, for USER alone."""
+    """Replaces the certificate by a new one that only USER can read."""
     for path, end in zip(authority.issue("server", ["localhost", "127.0.0.1"]), ("pem", "key"), strict=True):
         made = folder / f"made.{end}"
         made.write_bytes(path.read_bytes())
@@ -205,7 +205,7 @@ def certify(folder: Path, authority: Authority, user: int) -> None:
 
 @contextmanager
 def command(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """`mburst collect` as a process. It is killed at the end."""
+    """`mburst collect` as a process, which is killed at the end."""
     words = [sys.executable, "-m", "mburst", "collect", str(folder / "otlp.yaml"), *arguments]
     process = subprocess.Popen(
         for_all(words) if os.geteuid() == 0 else words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -218,7 +218,7 @@ def command(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def serial(port: int, context: ssl.SSLContext) -> int:
-    """Of the certificate that is presented there."""
+    """Returns the serial number of the certificate that the server presents."""
     with (
         socket.create_connection(("localhost", port), 20) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as sock,
@@ -227,7 +227,7 @@ def serial(port: int, context: ssl.SSLContext) -> int:
 
 
 def table_message() -> bytes:
-    """A message in the words of the table of these tests."""
+    """Returns a message in the terms of the table of these tests."""
     request = metrics_service_pb2.ExportMetricsServiceRequest()
     metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name="own.depth")
     point = metric.gauge.data_points.add(time_unix_nano=T0, as_int=7)
@@ -235,10 +235,10 @@ def table_message() -> bytes:
     return request.SerializeToString()
 
 
-def test_a_collection_with_all_of_it(authority):
-    """Certificates, tables and a Unix socket are opened before rights are given up; what a killed collection left of
-    the socket is replaced; a certificate is renewed while it is used; the summary has what was not taken; the socket is
-    gone in the end."""
+def test_a_collection_with_certificates_tables_and_a_unix_socket(authority):
+    """Certificates, tables and a Unix socket are opened before rights are given up. The socket that a killed collection
+    left is replaced. A certificate is renewed while it is in use. The summary counts refused points. The socket is
+    removed at the end."""
     with place(authority) as folder:
         port, path, store = free_port(), folder / "s", folder / "store"
         (folder / "otlp.yaml").write_text(
@@ -274,8 +274,8 @@ def test_a_collection_with_all_of_it(authority):
     assert "1 the bearer token is wrong or missing" in line and "1 only application/x-protobuf is understood" in line
 
 
-def test_show_says_what_was_refused(tmp_path):
-    """Where no point was of use: not that none came."""
+def test_show_reports_refused_points(tmp_path):
+    """If no point was usable, it does not say that none was received."""
     port = free_port()
     (tmp_path / "otlp.yaml").write_text(f"otlp: {{http: '127.0.0.1:{port}'}}")
     histogram = metrics_service_pb2.ExportMetricsServiceRequest()

@@ -1,5 +1,4 @@
-"""The receiver against exporters that are not ours (OpenTelemetry's for Python, by gRPC and by HTTP), and against
-senders that mean no good."""
+"""The receiver with exporters of others (OpenTelemetry's for Python, by gRPC and by HTTP), and with hostile senders."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ from mburst.services import otlp_collection
 from mburst.sql import StoreFolder
 from mburst.telemetry.otlp import limits
 
-NOISE = {  # → what HTTP answers to it
+NOISE = {  # → the answer of HTTP to it
     b"\x00" * 99: b"HTTP/1.1 400",
     b"GET / HTTP/1.1\r\n": b"HTTP/1.1 400",
     b"POST /v1/metrics HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n": b"HTTP/1.1 400",
@@ -74,11 +73,12 @@ def test_exporter_by_http(tmp_path, compression):
 
 
 def test_certificates_and_token(tmp_path, authority, monkeypatch):
-    """Both ways in, with TLS, a client certificate and a bearer token; without one of them, nothing comes in."""
+    """Both gRPC and HTTP need TLS, a client certificate and a bearer token; without one of these nothing is
+    accepted."""
     for name in (
         "REQUESTS_CA_BUNDLE",
         "CURL_CA_BUNDLE",
-    ):  # which the exporter would take before the file that it is given
+    ):  # which take precedence over the file that the exporter is given
         monkeypatch.delenv(name, raising=False)
     ports = free_port(), free_port()
     certificate, key = authority.issue("server", ["localhost", "127.0.0.1"])
@@ -114,7 +114,7 @@ def test_certificates_and_token(tmp_path, authority, monkeypatch):
     assert refused["it presents no client certificate"] >= 2, "by gRPC, which may try again, and by HTTP"
 
 
-def test_refused_points_are_told_to_the_sender(tmp_path):
+def test_refused_points_are_reported_to_the_sender(tmp_path):
     port, answers = free_port(), []
 
     def send() -> None:
@@ -128,7 +128,7 @@ def test_refused_points_are_told_to_the_sender(tmp_path):
 
 
 def test_a_full_store_asks_senders_to_send_again(tmp_path, monkeypatch):
-    """gRPC's UNAVAILABLE and HTTP's 503 are what exporters try again after."""
+    """Exporters send again after gRPC's UNAVAILABLE and HTTP's 503."""
     ports, answers = (free_port(), free_port()), []
     monkeypatch.setattr(limits, "POINTS", 0)
 
@@ -142,8 +142,9 @@ def test_a_full_store_asks_senders_to_send_again(tmp_path, monkeypatch):
     assert refused == 2
 
 
-def test_hostile_messages(tmp_path, monkeypatch):
-    """Bombs, garbage, other methods, half requests: each is answered or cut off, and what others send is stored."""
+def test_hostile_messages_are_refused_and_others_are_stored(tmp_path, monkeypatch):
+    """Bombs, garbage, other methods and half requests are each answered or cut off; the messages of other senders are
+    stored."""
     monkeypatch.setattr(limits, "SERIES", 500)
     ports, answers = (free_port(), free_port()), {}
     text = f"otlp: {{listen: '127.0.0.1:{ports[0]}', http: '127.0.0.1:{ports[1]}', message: 64KiB}}"
@@ -205,9 +206,9 @@ def test_hostile_messages(tmp_path, monkeypatch):
     assert query(tmp_path, f"SELECT DISTINCT device, subscription {refused}") == [("127.0.0.1", "otlp")]
 
 
-def test_a_sender_hears_why_its_message_is_refused(tmp_path):
-    """Though it sends all of the message before it reads the answer, which is more than the kernel keeps: a reset would
-    take the answer from it."""
+def test_a_sender_receives_the_reason_of_a_refusal(tmp_path):
+    """It does although it sends the whole message, which is more than the kernel buffers, before it reads the answer: a
+    reset would destroy the answer."""
     port, body, answers = free_port(), bytes(8 << 20), []
 
     def send() -> None:
@@ -224,7 +225,7 @@ def test_a_sender_hears_why_its_message_is_refused(tmp_path):
 
 
 class ExpectingSender:
-    """A sender by HTTP that waits until it may send its message."""
+    """A sender by HTTP that waits for permission to send its message."""
 
     HEAD = b"POST /v1/metrics HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\nExpect: 100-continue\r\n"
 
@@ -233,21 +234,21 @@ class ExpectingSender:
         self.sock.sendall(self.HEAD + b"Content-Length: 9\r\n\r\n")
 
     def is_asked(self) -> bool:
-        """Whether it has a place, so that it is asked for the message."""
+        """Returns whether it has a place, so that it is asked for the message."""
         self.sock.settimeout(0)
         with suppress(BlockingIOError):
             return bool(self.sock.recv(100, socket.MSG_PEEK))
         return False
 
     def status(self) -> bytes:
-        """That of the answer."""
+        """Returns the status of the answer."""
         self.sock.settimeout(60)
         return self.sock.makefile("rb").read(1000).replace(b"HTTP/1.1 100 \r\n\r\n", b"")[9:12]
 
 
 def test_messages_wait_for_a_place_before_they_are_read(tmp_path, monkeypatch):
-    """Half of the places are for one sender, whichever way its messages come; who has none yet sends nothing of his
-    message. Of one connection many calls may wait."""
+    """One sender gets half of the places, by whichever protocol; a sender without a place sends nothing of its message
+    yet. Many calls of one connection may wait."""
     monkeypatch.setattr(reception, "WAIT_S", 600.0)
     ports, answers = (free_port(), free_port()), []
 
@@ -257,7 +258,7 @@ def test_messages_wait_for_a_place_before_they_are_read(tmp_path, monkeypatch):
         wait_for(lambda: sum(sender.is_asked() for sender in senders) == 4)
         with grpc.insecure_channel(f"127.0.0.1:{ports[0]}") as channel:
             calls = [channel.unary_unary(EXPORT).future(message(POINTS), timeout=60) for _ in range(50)]
-            time.sleep(0.2)  # more would be asked by now if there were places
+            time.sleep(0.2)  # more senders would be asked by now if there were places
             assert sum(sender.is_asked() for sender in senders) == 4 and not any(one.done() for one in calls)
             while senders:
                 wait_for(lambda: any(sender.is_asked() for sender in senders))
@@ -271,8 +272,8 @@ def test_messages_wait_for_a_place_before_they_are_read(tmp_path, monkeypatch):
     assert answers == 6 * [b"400"]
 
 
-def test_messages_that_do_not_come_keep_no_place(tmp_path, monkeypatch):
-    """One that was announced and does not come is refused, and one that gets no place is to be sent again; both are
+def test_announced_messages_that_do_not_come_keep_no_place(tmp_path, monkeypatch):
+    """An announced message that does not come is refused, and one that gets no place must be sent again; both are
     counted."""
     monkeypatch.setattr(reception, "ARRIVAL_S", 1.0)
     monkeypatch.setattr(reception, "WAIT_S", 0.1)
@@ -293,12 +294,12 @@ def test_messages_that_do_not_come_keep_no_place(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("way", ["listen", "http"])
 def test_connections_beyond_the_limit_are_counted(tmp_path, way):
-    """Half of them for one host; one line, and a count."""
+    """One host gets half of the connections; beyond that there is one line, and a count."""
     port, most = free_port(), door.MOST_CLIENTS // 2
 
     def send() -> None:
         with ExitStack() as held:
-            for _ in range(most):  # they wait where nobody accepts them yet
+            for _ in range(most):  # they wait in the kernel until they are accepted
                 held.enter_context(socket.create_connection(("127.0.0.1", port)))
             for _ in range(3):
                 with socket.create_connection(("127.0.0.1", port), 60) as refused, suppress(ConnectionResetError):
@@ -310,8 +311,8 @@ def test_connections_beyond_the_limit_are_counted(tmp_path, way):
     assert amount == 3
 
 
-def test_ports_are_interfaces(tmp_path):
-    """Running totals become a recording with bins, and bursts by the one definition."""
+def test_ports_become_interfaces_with_recordings(tmp_path):
+    """Running totals become a recording with bins, and bursts by the common definition."""
     from mburst import open as open_store
 
     port, values, total = free_port(), [], 0
@@ -352,7 +353,8 @@ def test_an_idle_port_is_recorded_for_as_long_as_it_is_sampled(tmp_path, capsys)
 
 
 def test_gaps_and_recordings_of_a_port(tmp_path, monkeypatch, capsys):
-    """Days without samples are between two recordings; each gap has a row, also of more than are stored at a time."""
+    """Days without samples separate two recordings. Each gap has a row, even if there are more than are stored at a
+    time."""
     monkeypatch.setattr(otlp_collection, "MOST_GAPS", 3)
     port, day = free_port(), 24 * 3600 * 10**9
     values = [(OUT_BYTES, "Ethernet0", T0 - 2 * day + k * MS, 5000 + 1000 * k) for k in range(30)]
@@ -360,7 +362,7 @@ def test_gaps_and_recordings_of_a_port(tmp_path, monkeypatch, capsys):
     values += [(OUT_BYTES, "Ethernet0", T0 + (100 + k) * MS, 700 + 1000 * k) for k in range(100)]
 
     def send() -> None:
-        for _ in range(2):  # what came twice is not stored twice
+        for _ in range(2):  # repeated points are not stored twice
             call(port, message(values))
 
     collected(tmp_path, f"otlp: {{listen: '127.0.0.1:{port}'}}", send, 2 * len(values))
@@ -387,8 +389,8 @@ def test_gaps_and_recordings_of_a_port(tmp_path, monkeypatch, capsys):
     assert far == 1
 
 
-def test_what_a_killed_collector_left_is_ended(tmp_path):
-    """kill -9: its bins stay, and the next collector gives its recordings an end with the totals of their bins."""
+def test_recordings_of_a_killed_collector_are_ended(tmp_path):
+    """After kill -9 its bins stay, and the next collector ends its recordings with the totals of their bins."""
     config, port = tmp_path / "otlp.yaml", free_port()
     text = f"otlp: {{listen: '127.0.0.1:{port}'}}"
     config.write_text(text)

@@ -1,4 +1,4 @@
-"""What becomes of OTLP metrics: queue windows, and bins of switch ports against a slow oracle."""
+"""OTLP metrics become queue windows, and bins of switch ports that are compared with a slow oracle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PORT_DROPS = "sai_counter_type_1_stat_12"
 
 
 def totals(amounts: list[int], first: int = 10**15) -> list[int]:
-    """Running totals, beginning with FIRST."""
+    """Returns running totals, beginning with FIRST."""
     found = [first]
     for amount in amounts:
         found.append(found[-1] + amount)
@@ -69,15 +69,15 @@ def test_bins_hold_what_was_carried_between_samples(amounts, jitter, lost, phase
     assert all((start - first) % MS == 0 and start % MS == 0 for _, _, start in fed.bins)
 
 
-def test_a_bin_is_where_its_samples_were():
-    """The bin that begins at a sample's time holds what was carried until the next."""
+def test_a_bin_begins_at_the_time_of_its_sample():
+    """The bin that begins at the time of a sample holds the bytes carried until the next sample."""
     amounts = [k * 1000 for k in range(1, N + 1)]
     fed = FedIntake().feed(message(samples(totals(amounts)))).end()
     assert fed.bins == {("Ethernet0", "out", T0 + k * MS): (amounts[k], 0) for k in range(N)}
 
 
-def test_jitter_is_said():
-    """A bin of an interval that is more than 5 % off its width has the bit."""
+def test_jitter_is_flagged():
+    """A bin is flagged if its interval is more than 5 % off its width."""
     times = [T0 + k * MS + (300_000 if k == 20 else 0) for k in range(N + 1)]
     fed = FedIntake().feed(message(samples(totals([1000] * N), times))).end()
     assert [k for k in range(N) if fed.bins["Ethernet0", "out", T0 + k * MS][1] == Quality.JITTER] == [19, 20]
@@ -85,7 +85,8 @@ def test_jitter_is_said():
 
 @pytest.mark.parametrize("interval", [990_000, 999_000, 1_001_000, 1_010_000])
 def test_another_clock_makes_no_bin_of_two_widths(interval):
-    """Samples of a clock that is fast or slow: each bin has the bytes of one, and a gap those of each one too many."""
+    """The clock of the samples is fast or slow: each bin has the bytes of one interval, and each extra interval is a
+    gap."""
     n = 2000
     points = samples([k * 1000 for k in range(n)], [T0 + k * interval for k in range(n)])
     fed = FedIntake().feed(*(message(points[first : first + 90]) for first in range(0, n, 90))).end()
@@ -98,7 +99,7 @@ def test_another_clock_makes_no_bin_of_two_widths(interval):
     assert abs(len(marked) - n * abs(interval - MS) / MS) <= 1
 
 
-def test_more_than_the_link_carries_is_no_bin():
+def test_more_than_the_link_can_carry_is_not_a_bin():
     amounts = [1000] * N
     amounts[30] = 10**9
     fed = FedIntake(Speeds(others=10**9)).feed(message(samples(totals(amounts)))).end()
@@ -108,8 +109,8 @@ def test_more_than_the_link_carries_is_no_bin():
 
 
 @pytest.mark.parametrize(("width", "off", "link_bps"), [(MS, 50_000, 10**11), (100_000, 5000, 4 * 10**11)])
-def test_stamps_that_are_off_take_nothing_of_line_rate(width, off, link_bps):
-    """Bytes that were counted at multiples of the width, at line rate, and stamped a little earlier or later."""
+def test_inexact_stamps_lose_nothing_at_line_rate(width, off, link_bps):
+    """The bytes were counted at multiples of the width, at line rate, and stamped a little earlier or later."""
     noise = random.Random(2)
     times = [T0 + k * width + noise.randrange(-off, off) for k in range(500)]
     carried = [round(k * width * link_bps / 8e9) for k in range(500)]
@@ -118,8 +119,8 @@ def test_stamps_that_are_off_take_nothing_of_line_rate(width, off, link_bps):
 
 
 @pytest.mark.parametrize("start_ns", [0, T0 + 20 * MS + 1])
-def test_a_reset_is_seen(start_ns):
-    """A total that went back, or whose counter began anew, counts from its beginning and says so."""
+def test_a_reset_is_flagged(start_ns):
+    """A total that decreased, or whose counter restarted, counts from its beginning and is flagged."""
     values = totals([1000] * 20, 50_000)
     fed = FedIntake().feed(message(samples(values), temporality=CUMULATIVE, start_ns=T0 - 1))
     again = totals([1000] * 19, 700 if not start_ns else 80_000)
@@ -143,7 +144,7 @@ def test_late_and_repeated_points_are_counted():
 
 
 def test_values_of_a_queue_and_a_time_are_one_row():
-    """A depth and the drops since the last, though they come in two messages."""
+    """The values are a depth and the drops since the last, in two messages."""
     depths = [(DEPTH, "Ethernet4|3", T0 + k * MS, 1000 * k) for k in range(3)]
     drops = [(DROPS, "Ethernet4|3", T0 + k * MS, 70 + 2 * k) for k in range(3)]
     fed = FedIntake().feed(message(depths), message(drops), take=False).end()
@@ -155,7 +156,7 @@ def test_values_of_a_queue_and_a_time_are_one_row():
     }
 
 
-def test_a_missing_sample_of_a_queue_is_said():
+def test_a_missing_sample_of_a_queue_is_flagged():
     points = [(DEPTH, "Ethernet4|3", T0 + k * MS, 5) for k in (0, 1, 2, 3, 9, 10)]
     rows = FedIntake().feed(message(points)).end().rows["queues"]
     assert [row["quality"] & Quality.GAP != 0 for row in rows] == [False] * 4 + [True, False]
@@ -169,8 +170,8 @@ def test_deltas_are_counts():
 
 
 @pytest.mark.parametrize("late_ns", [-MS // 2, 0, 1000])
-def test_a_lost_count_is_said(late_ns):
-    """The one after it begins later than the one before ended: its window is its own, and has the bit."""
+def test_a_lost_count_is_flagged(late_ns):
+    """The next count begins later than the one before the lost one ended: it has its own window, and is flagged."""
     fed = FedIntake()
     for k in range(1, 40):
         if k % 10:
@@ -185,8 +186,8 @@ def test_a_lost_count_is_said(late_ns):
     assert not any(row["quality"] for row in fed.rows["queues"]), "a gauge is of its moment"
 
 
-def test_seldom_totals_are_rows_of_ports():
-    """Bins are for what is sampled once a second or more often."""
+def test_infrequent_totals_are_rows_of_ports():
+    """Bins are only for totals that are sampled once a second or more often."""
     times = [T0 + k * 10_000 * MS for k in range(N + 1)]
     fed = FedIntake().feed(message(samples(totals([1000] * N), times)[:25])).feed(
         message(samples(totals([1000] * N), times)[25:])
@@ -196,7 +197,7 @@ def test_seldom_totals_are_rows_of_ports():
 
 @pytest.mark.parametrize("off", range(0, 10, 3))
 def test_bins_of_another_width_are_at_the_nearest_multiple(off):
-    """Where samples become less often, bins are at most half a width from their samples, at once and to the end."""
+    """If samples become less frequent, bins are at most half a width from their samples, at once and to the end."""
     times = [T0 + k * MS for k in range(200 + off)]
     times += [times[-1] + k * 10 * MS for k in range(1, 200)]
     amounts = [1000 + k for k in range(len(times) - 1)]
@@ -210,8 +211,8 @@ def test_bins_of_another_width_are_at_the_nearest_multiple(off):
 
 
 @pytest.mark.parametrize("slow", [10, 100, 1000])
-def test_samples_that_become_more_often_are_bins_of_their_own(slow):
-    """After 64 of them; and none of them is twice or lost."""
+def test_more_frequent_samples_become_bins_of_their_own_width(slow):
+    """The bins begin after 64 such samples, none of which is counted twice or lost."""
     times = [T0 + k * slow * MS for k in range(20)]
     times += [times[-1] + k * MS for k in range(1, 2000)]
     amounts = [1000 + k for k in range(len(times) - 1)]
@@ -224,8 +225,9 @@ def test_samples_that_become_more_often_are_bins_of_their_own(slow):
     assert sum(amount for amount, _ in fed.bins.values()) + gaps == sum(amounts)
 
 
-def test_what_was_too_seldom_for_bins_becomes_bins():
-    """After 64 samples that are not; what was carried until then is in rows of `ports`, one with other counters."""
+def test_totals_that_were_too_infrequent_for_bins_become_bins():
+    """This happens after 64 frequent samples. The bytes carried until then are in rows of `ports`, in one row with
+    other counters."""
     times = [T0 + k * 10_000 * MS for k in range(30)]
     times += [times[-1] + k * MS for k in range(1, 500)]
     points = samples(totals([1000] * (len(times) - 1)), times)
@@ -241,8 +243,8 @@ def test_what_was_too_seldom_for_bins_becomes_bins():
     assert 64 <= times.index(ended) - 29 < 84
 
 
-def test_what_is_sampled_often_now_and_then_stays_rows():
-    """Bins are of what comes often 64 times in a row."""
+def test_totals_that_are_frequent_only_at_times_stay_rows():
+    """Bins need 64 frequent samples in a row."""
     times = [T0 + k * 10_000 * MS for k in range(25)]
     for _ in range(4):
         times.append(times[-1] + 10_000 * MS)
@@ -275,7 +277,7 @@ def test_jitter_and_missing_samples_do_not_change_the_width(jitter, lost):
     assert width_of(np.diff(np.array(times))) == MS
 
 
-def test_refused_points_are_told():
+def test_refused_points_are_reported():
     fed = FedIntake()
     points = [(DEPTH, "Ethernet0|1", 5, 1), (DEPTH, "Ethernet0|1", T0, float("nan"))]
     reading = fed.intake.read(message([*points, (DEPTH, "Ethernet0|1", T0, 2.4), ("unknown", "x", T0, 1)]), "a")
@@ -289,7 +291,7 @@ def test_refused_points_are_told():
     ("part", "around"), [(0x0A, ()), (0x12, (0x0A,)), (0x12, (0x12, 0x0A)), (0x0A, (0x2A, 0x12, 0x12, 0x0A))]
 )
 def test_messages_of_empty_parts_are_refused(part, around):
-    """Resources, scopes, metrics or points of two bytes each cost more time than a message of their size may."""
+    """Resources, scopes, metrics or points of two bytes each would cost more time than a message of their size may."""
     sent = bytes([part, 0]) * 100_000
     for tag in around:
         sent = bytes([tag, len(sent) & 127 | 128, len(sent) >> 7 & 127 | 128, len(sent) >> 14]) + sent
@@ -320,8 +322,8 @@ def test_mangled_messages_end_nothing(seed, changes):
     fed.feed(message(samples([1, 2, 3], [T0 + k * MS for k in range(100, 103)]))).end()
 
 
-def test_the_messages_are_those_of_opentelemetry():
-    """What mburst answers is understood by the library of others."""
+def test_the_library_of_opentelemetry_reads_the_answers():
+    """The answers of mburst are decoded by OpenTelemetry's library."""
     answer = messages.Response()
     answer.partial_success.rejected_data_points, answer.partial_success.error_message = 7, "why"
     read = metrics_service_pb2.ExportMetricsServiceResponse.FromString(answer.SerializeToString())

@@ -1,5 +1,5 @@
-"""A series has one identity: however many senders, names and orders of attributes it comes with, it counts once. And
-what is no value, of no time, or beyond what may be known, is refused and counted."""
+"""A series has one identity: it counts once, however many senders, names and orders of attributes it has. Points
+without a value, without a time, or out of range are refused and counted."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from mburst.telemetry.otlp import limits
 
 N = 60
 DAY = 24 * 3600 * 10**9
-NAMED = "port.if_out_octets"  # what OUT_BYTES is by its number
+NAMED = "port.if_out_octets"  # OUT_BYTES by name instead of number
 AGAIN = "also sent as"
 
 
 def totals(first: int, last: int, name: str = OUT_BYTES, shift_ns: int = 0, start: int = 10**12) -> list[Point]:
-    """A port's running total, 1,000 bytes a millisecond."""
+    """Returns a port's running total, 1,000 bytes a millisecond."""
     return [(name, "Ethernet0", T0 + k * MS + shift_ns, start + k * 1000) for k in range(first, last)]
 
 
 def carried(fed: FedIntake) -> int:
-    """Bytes of bins and of gaps."""
+    """Returns the bytes of bins and of gaps."""
     return sum(amount for amount, _ in fed.bins.values()) + sum(missed.bytes or 0 for missed in fed.missed)
 
 
 def refused(fed: FedIntake, *words: str) -> int:
-    """Points that were dropped for a reason with one of these words."""
+    """Returns the number of points dropped for a reason with one of these words."""
     counted = fed.intake.counted()
     return sum(
         number
@@ -45,7 +45,8 @@ def refused(fed: FedIntake, *words: str) -> int:
 @pytest.mark.parametrize("shift_ns", [0, 300_000])
 @pytest.mark.parametrize("other", ["sender", "instance", "name", "delta"])
 def test_a_port_that_is_sent_twice_counts_once(other, shift_ns):
-    """By a second sender, another resource, another name of the metric, or as counts: at the same times or between."""
+    """The second copy comes from another sender, with another resource, with another name of the metric, or as counts:
+    at the same times or between them."""
     fed = FedIntake()
     for first in range(0, N, 20):
         fed.feed(message(totals(first, first + 20)), take=False)
@@ -59,7 +60,7 @@ def test_a_port_that_is_sent_twice_counts_once(other, shift_ns):
     assert refused(fed, AGAIN) == N
 
 
-def test_the_order_of_attributes_is_no_other_series():
+def test_the_order_of_attributes_makes_no_other_series():
     fed = FedIntake()
     for first in range(0, N, 20):
         fed.feed(reordered(message(totals(first, first + 20), instance="1"), first))
@@ -82,8 +83,8 @@ def test_a_queue_of_two_senders_has_the_values_of_one(name, column, expected):
 
 @pytest.mark.parametrize("other", ["sender", "instance"])
 def test_a_restart_of_the_sender_is_a_gap(other):
-    """With another address, or another resource: what comes after is where it was sampled, and what was carried
-    meanwhile is in a gap."""
+    """The sender returns with another address or another resource. Its later bins are where they were sampled, and the
+    bytes carried meanwhile are in a gap."""
     fed = FedIntake().feed(message(totals(0, 50)))
     after = message(totals(3050, 3150), instance="2" if other == "instance" else "")
     fed.feed(after, sender="192.0.2.2" if other == "sender" else "192.0.2.1").end()
@@ -93,8 +94,8 @@ def test_a_restart_of_the_sender_is_a_gap(other):
     assert (missed.start_ns - T0, missed.end_ns - T0, missed.bytes) == (49 * MS, 3050 * MS, 3001 * 1000)
 
 
-def test_another_sender_follows_one_that_is_silent():
-    """After three intervals where these are long: two senders of a seldom total do not take turns."""
+def test_another_sender_replaces_a_silent_one():
+    """It does so after three intervals if these are long: two senders of an infrequent total do not alternate."""
     fed, step = FedIntake(), 10_000 * MS
     for k in range(12):
         fed.feed(message([(DROPS, "Ethernet0|1", T0 + k * step, 10 * k)]))
@@ -104,8 +105,8 @@ def test_another_sender_follows_one_that_is_silent():
     assert len(rows) == 12 and refused(fed, AGAIN) == 11
 
 
-def test_senders_of_seldom_messages_do_not_take_turns(monkeypatch):
-    """Two that send all of five seconds at once, one after the other: the messages of the first are awaited."""
+def test_senders_of_infrequent_messages_do_not_alternate(monkeypatch):
+    """Two senders each send all of five seconds at once, one after the other: the messages of the first are awaited."""
     now = T0
     monkeypatch.setattr("mburst.telemetry.otlp.intake.time.time_ns", lambda: now)
     fed, step = FedIntake(), 2500
@@ -119,16 +120,16 @@ def test_senders_of_seldom_messages_do_not_take_turns(monkeypatch):
     assert all(start < 4 * step for start in gaps) and len(gaps) <= 2
 
 
-def test_a_sender_with_other_totals_adds_nothing_when_it_follows():
-    """The total of what may be another counter is no increase."""
+def test_a_new_sender_with_other_totals_adds_nothing():
+    """The total may be of another counter, so the difference is not an increase."""
     fed = FedIntake().feed(message(totals(0, 50)))
     fed.feed(message(totals(3050, 3150, start=5)), sender="192.0.2.2").end()
     assert carried(fed) == 49_000 + 99_000
     assert [(missed.bytes, missed.reason) for missed in fed.missed] == [(None, "counter reset")]
 
 
-def test_totals_that_come_back_after_counts_count_nothing_twice():
-    """What was carried meanwhile is in the rows of the counts: the total begins anew, as another recording."""
+def test_totals_that_return_after_counts_count_nothing_twice():
+    """The bytes carried meanwhile are in the rows of the counts: the total starts again, as another recording."""
     fed = FedIntake().feed(message(totals(0, 500)))
     for first in range(2000, 6000, 500):
         counts = [(*one[:3], 1000) for one in totals(first, first + 500)]
@@ -145,7 +146,7 @@ def test_totals_that_come_back_after_counts_count_nothing_twice():
 
 @pytest.mark.parametrize("flag", [False, True])
 def test_a_point_without_a_value_is_refused(flag):
-    """It is no 0, which would be a reset; and the flag says that a value is none."""
+    """It is not taken for 0, which would be a reset. A flag may mark a value as missing."""
     points = [(*one[:3], None if k == 30 and not flag else one[3]) for k, one in enumerate(totals(0, N))]
     request = metrics_service_pb2.ExportMetricsServiceRequest.FromString(message(points))
     if flag:
@@ -166,8 +167,8 @@ def test_zero_is_a_value():
     assert [row["max_bytes"] for row in fed.end().rows["queues"]] == [0] * 10
 
 
-def test_a_counter_that_went_back_is_a_reset_wherever_it_was():
-    """No width of counters is guessed: near 2^32, too, a smaller value is a reset."""
+def test_a_counter_that_decreased_is_a_reset_at_any_value():
+    """The width of counters is not guessed: near 2^32, too, a smaller value is a reset."""
     values = [2**32 - 50_000 + 1000 * k if k < 30 else 5 + 1000 * (k - 30) for k in range(N)]
     fed = FedIntake().feed(message([(OUT_BYTES, "Ethernet0", T0 + k * MS, values[k]) for k in range(N)])).end()
     assert max(amount for amount, _ in fed.bins.values()) == 1000
@@ -176,7 +177,8 @@ def test_a_counter_that_went_back_is_a_reset_wherever_it_was():
 
 @pytest.mark.parametrize("after", [0, 700])
 def test_a_reset_keeps_its_bin(after):
-    """Also where nothing was counted since: what was before it is not known, and a gap says so."""
+    """The bin is kept even if nothing was counted since. The bytes before the reset are not known, which a gap
+    states."""
     values = [10**12 + 1000 * k if k < 40 else after + 1000 * (k - 40) for k in range(N)]
     fed = FedIntake().feed(message([(OUT_BYTES, "Ethernet0", T0 + k * MS, values[k]) for k in range(N)])).end()
     assert fed.bins["Ethernet0", "out", T0 + 39 * MS] == (after, Quality.RESET)
@@ -187,8 +189,8 @@ def test_a_reset_keeps_its_bin(after):
 
 
 @pytest.mark.parametrize("name", [OUT_BYTES, "queue.bytes"])
-def test_a_total_that_was_0_for_a_moment_is_no_burst(name):
-    """More than any link carries is not believed, also where the speed of the link is not known."""
+def test_a_total_that_was_briefly_0_is_not_a_burst(name):
+    """An increase beyond any link is impossible even if the speed of the link is not known."""
     target = "Ethernet0" if name == OUT_BYTES else "Ethernet0|1"
     fed = FedIntake().feed(message([(name, target, at, 0 if k == 40 else value)
                                     for k, (_, _, at, value) in enumerate(totals(0, N))])).end()  # fmt: skip
@@ -198,8 +200,8 @@ def test_a_total_that_was_0_for_a_moment_is_no_burst(name):
     )
 
 
-def test_a_point_ahead_of_the_clock_silences_no_port(monkeypatch):
-    """One that is hours or years ahead would make all later ones too late."""
+def test_a_point_ahead_of_the_clock_does_not_silence_a_port(monkeypatch):
+    """A point that is hours or years ahead would make all following ones too late."""
     monkeypatch.setattr("mburst.telemetry.otlp.intake.time.time_ns", lambda: T0 + 100 * MS)
     fed = FedIntake().feed(message(totals(0, 30)))
     ahead = [(OUT_BYTES, "Ethernet0", T0 + 60_100 * MS + by, 1) for by in (1, DAY // 2, 3 * 365 * DAY)]
@@ -209,9 +211,9 @@ def test_a_point_ahead_of_the_clock_silences_no_port(monkeypatch):
     assert carried(fed) == (N - 1) * 1000
 
 
-def test_a_clock_that_is_set_back_is_said():
-    """Times that have bins get no others: until the clock is where it was, points are counted as what they are, and
-    what was carried in the rest of the time is in a gap."""
+def test_points_of_a_clock_that_was_set_back_are_counted():
+    """Times that have bins get no second ones: until the clock is where it was, points are counted by their fault, and
+    the bytes carried in the rest of the time are in a gap."""
     fed = FedIntake().feed(message(totals(0, 500)))
     fed.take(False)
     for first in range(500, 100_500, 20_000):  # the clock is 90 s behind from here on
@@ -224,8 +226,8 @@ def test_a_clock_that_is_set_back_is_said():
 
 
 @pytest.mark.parametrize("number", [1, 40])
-def test_points_of_a_clock_that_was_years_behind_are_another_recording(number):
-    """A switch that started without the time: no gap of years, and no recording that is as long."""
+def test_points_of_a_clock_that_was_years_behind_are_a_separate_recording(number):
+    """A switch started without the time: there is neither a gap nor a recording of years."""
     old = [(OUT_BYTES, "Ethernet0", T0 - 900 * DAY + k * MS, k * 1000) for k in range(number)]
     fed = FedIntake().feed(message(old)).feed(message(totals(0, N))).end()
     assert carried(fed) == (N - 1 + number - 1) * 1000 and not fed.missed
@@ -233,8 +235,8 @@ def test_points_of_a_clock_that_was_years_behind_are_another_recording(number):
     assert [name.run for name in fed.intake.ports.lanes] == ([0, 1] if number > 1 else [0])
 
 
-def test_doubles_that_are_not_exact_are_no_totals():
-    """A double of 2^53 or more has lost bytes; as a depth it is as good as any."""
+def test_inexact_doubles_are_refused_as_totals():
+    """A double of 2^53 or more has lost bytes; as a depth it is accepted."""
     sent = [(OUT_BYTES, "Ethernet0", T0 + k * MS, float(2**60 + k * 1000)) for k in range(20)]
     fed = FedIntake()
     reading = fed.intake.read(message([*sent, (DEPTH, "Ethernet0|1", T0, float(2**60))]), "a")
@@ -243,8 +245,9 @@ def test_doubles_that_are_not_exact_are_no_totals():
     assert not fed.bins and [row["max_bytes"] for row in fed.rows["queues"]] == [2**60]
 
 
-def test_values_that_no_column_holds_are_refused():
-    """Negative ones, and those that are too large in the unit of the column: the sender hears of it."""
+def test_values_out_of_range_of_their_column_are_refused():
+    """These are negative values, and values that are too large in the unit of the column. They are reported to the
+    sender."""
     depths = [-5, -0.5, float("-inf"), float("inf"), 2.0**63, 7]
     sent = [(DEPTH, "Ethernet0|1", T0 + k * MS, value) for k, value in enumerate(depths)]
     sent += [(OUT_BYTES, "Ethernet0", T0, -5)]
@@ -257,7 +260,7 @@ def test_values_that_no_column_holds_are_refused():
 
 
 def test_the_width_is_that_of_the_first_intervals():
-    """However many came in the first message."""
+    """This does not depend on the number of points in the first message."""
     times = [T0 + k * MS for k in range(17)]
     times += [times[-1] + (k + 1) * MS // 2 for k in range(200)]
     fed = FedIntake().feed(message([(OUT_BYTES, "E", at, k * 1000) for k, at in enumerate(times)])).end()
@@ -267,7 +270,7 @@ def test_the_width_is_that_of_the_first_intervals():
 
 @pytest.mark.parametrize("first", [1, 3])
 def test_one_interval_does_not_decide_what_a_total_becomes(first):
-    """One quick sample before seldom ones makes no bins of 10 s, one seldom sample before quick ones no rows."""
+    """One short interval before long ones makes no bins of 10 s; one long interval before short ones makes no rows."""
     seldom = [T0, T0 + 100 * MS, *(T0 + k * 10_000 * MS for k in range(1, 60))]
     fed = FedIntake()
     for part in (seldom[:first], seldom[first:]):
@@ -284,7 +287,7 @@ def test_one_interval_does_not_decide_what_a_total_becomes(first):
 
 
 def test_another_width_is_another_recording():
-    """A switch that is set to sample less often: after 64 intervals that are too long, bins of that width begin."""
+    """A switch is set to sample less often: after 64 intervals that are too long, bins of the new width begin."""
     times = [T0 + k * MS for k in range(50)]
     times += [times[-1] + 300_000 + (k + 1) * 10 * MS for k in range(200)]
     fed = FedIntake()
@@ -296,7 +299,8 @@ def test_another_width_is_another_recording():
 
 
 def test_resources_do_not_fill_the_memory():
-    """Whatever their number and size: those that are too large are not kept, and there are so many at most."""
+    """This holds for any number and size of resources: those that are too large are not kept, and the number is
+    limited."""
     fed = FedIntake()
     large = [message([(OUT_BYTES, "E", T0, 1)], device=f"{k}" + "x" * 200_000) for k in range(40)]
     tracemalloc.start()
@@ -307,8 +311,8 @@ def test_resources_do_not_fill_the_memory():
     assert kept < 1_000_000
 
 
-def test_a_resource_that_is_no_more_makes_room(monkeypatch):
-    """A sender that is started often has a new resource each time, and takes no more places than it uses."""
+def test_an_unused_resource_makes_room(monkeypatch):
+    """A sender that restarts often has a new resource each time, and takes no more places than it uses."""
     monkeypatch.setattr(limits, "SERIES", 100)
     monkeypatch.setattr(limits, "RESOURCES", 10)
     now = T0
@@ -386,7 +390,7 @@ def test_totals_of_any_rate_and_days_are_somewhere(parts):
 
 
 class SlowOracle:
-    """What docs/otlp.md says becomes of the points of one running total, point by point."""
+    """The rules of docs/otlp.md for the points of one running total, applied point by point."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Any, int, int]] = []  # (feed, ns, value)
@@ -419,8 +423,8 @@ class SlowOracle:
 
 
 def deliveries(noise: random.Random, name: str) -> list[list[tuple[str, str, list[Point]]]]:
-    """Messages of one total, as they come between two takes: of a sender that is started again and again, and of
-    a second one; some points are lost, some messages are late or come twice."""
+    """Returns the messages of one total between two takes, of a sender that restarts again and again and of a second
+    one. Some points are lost; some messages are late or repeated."""
     sent: list[list[tuple[str, str, list[Point]]]] = []
     at, total, instance = T0 + noise.randrange(MS), noise.randrange(10**12), 0
     for _ in range(noise.randrange(2, 25)):

@@ -1,5 +1,4 @@
-"""Tables of metrics: what they mean, and that what is wrong with one is said in a line with the file, the place in it
-and the remedy."""
+"""Tables of metrics: their meaning, and errors in one line with the file, the place in it and the remedy."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG)
-def test_what_is_wrong_with_a_table_is_said(tmp_path, text, said):
+def test_errors_in_a_table_are_reported_with_their_place(tmp_path, text, said):
     path = tmp_path / "acme.toml"
     path.write_text(text)
     with pytest.raises(MburstError) as caught:
@@ -64,7 +63,7 @@ def test_what_is_wrong_with_a_table_is_said(tmp_path, text, said):
     assert "\n" not in str(caught.value)
 
 
-def test_tables_that_cannot_be_read_are_named(tmp_path):
+def test_unreadable_tables_are_named(tmp_path):
     for path, said in ((tmp_path, "Is a directory"), (tmp_path / "none.toml", "No such file")):
         with pytest.raises(MburstError, match=f"{path}: cannot read: {said}") as caught:
             load(path)
@@ -80,7 +79,8 @@ def test_tables_that_come_with_mburst_are_read():
 
 
 def octets(folder: Path, values: list[tuple[int, int]], link: int | None = 100 * 10**9) -> FedIntake:
-    """A counter of octets that goes on from 0 after 2^32 - 1, at a port of 100 Gb/s: (ms, what was carried)."""
+    """Returns the intake of a counter of octets that wraps after 2^32 - 1, at a port of 100 Gb/s. VALUES are (ms, bytes
+    carried)."""
     path = folder / "acme.toml"
     path.write_text(
         f'device = ["host.name"]\n[[rows]]\n{PORTS}counters = {{ tx = "out_bytes" }}\nbits = {{ tx = 32 }}\n'
@@ -92,8 +92,8 @@ def octets(folder: Path, values: list[tuple[int, int]], link: int | None = 100 *
     return fed.end()
 
 
-def test_a_wrap_is_one_where_the_link_can_have_carried_it(tmp_path):
-    """Also where the counter was in the middle of its width; a little more than the link carries is a reset."""
+def test_a_decrease_is_a_wrap_if_the_link_can_have_carried_it(tmp_path):
+    """The counter may have been in the middle of its range. A little more than the link carries is a reset."""
     step = 1_187_500_000  # 95 % of 100 ms
     fed = octets(tmp_path, [(100 * k, step * k) for k in range(60)])
     assert [one for one in fed.bins.values()] == [(step, 0)] * 59 and not fed.missed
@@ -103,8 +103,9 @@ def test_a_wrap_is_one_where_the_link_can_have_carried_it(tmp_path):
 
 
 @pytest.mark.parametrize("carried", [11_886_875_000, 5 * 10**9])
-def test_what_may_have_wrapped_more_than_once_is_not_known(tmp_path, carried):
-    """In a second the link carries three times what the counter counts: no number of bytes, whether it went back."""
+def test_bytes_of_a_counter_that_may_have_wrapped_twice_are_not_known(tmp_path, carried):
+    """In a second the link carries three times the range of the counter: the number of bytes is unknown, whether the
+    value decreased or not."""
     values = [(k, 12_000_000 * k) for k in range(100)]
     values += [(1100 + k, values[-1][1] + carried + 12_000_000 * k) for k in range(100)]
     fed = octets(tmp_path, values)
@@ -114,7 +115,7 @@ def test_what_may_have_wrapped_more_than_once_is_not_known(tmp_path, carried):
 
 
 def test_a_row_whose_counter_may_have_wrapped_more_than_once_has_no_bytes(tmp_path):
-    """Where it is sampled seldom; and where the speed of the link is not known, it may be the fastest there is."""
+    """The counter is sampled infrequently. If the speed of the link is not known, it may be the fastest one."""
     fed = octets(tmp_path, [(2000 * k, 10**6 * k) for k in range(20)])
     assert {(row["out_bytes"], row["quality"]) for row in fed.rows["ports"]} == {
         (None, Quality.IMPOSSIBLE | Quality.GAP)
@@ -125,7 +126,7 @@ def test_a_row_whose_counter_may_have_wrapped_more_than_once_has_no_bytes(tmp_pa
 
 
 def wrapping(folder: Path, bits: str) -> FedIntake:
-    """A counter of cells that goes back to 0 after 2^32 - 1, sampled each millisecond."""
+    """Returns the intake of a counter of cells that wraps after 2^32 - 1, sampled each millisecond."""
     path = folder / "acme.toml"
     path.write_text(
         'device = ["host.name"]\n[[rows]]\n'
@@ -138,7 +139,7 @@ def wrapping(folder: Path, bits: str) -> FedIntake:
     return fed.feed(message([("tx", "E", T0 + k * MS, (2**32 - 300 + 10 * k) % 2**32) for k in range(60)])).end()
 
 
-def test_a_counter_goes_on_from_0_where_its_table_says_so(tmp_path):
+def test_a_counter_wraps_only_if_its_table_says_so(tmp_path):
     fed = wrapping(tmp_path, "bits = { tx = 32 }\n")
     assert [one for one in fed.bins.values()] == [(1920, 0)] * 59 and not fed.missed
     many = [("tx", "E", T0 + 99 * MS, 2**63 // 192 + 1)]

@@ -1,4 +1,4 @@
-"""The prober against the reflector, and against reflectors that lose, double, delay, reorder, restart or lie."""
+"""The prober with the reflector, and with reflectors that lose, double, delay, reorder, restart or lie."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOCAL = "127.0.0.1"
 
 @contextlib.contextmanager
 def reflector(delay: str | None = None, address: str = LOCAL) -> Iterator[int]:
-    """The reflector in a thread; its port."""
+    """Runs the reflector in a thread; yields its port."""
     port = free_port()
     made = Reflector([(address, port)], delays.parse(delay, 1) if delay else None)
     thread = threading.Thread(target=made.serve)
@@ -50,7 +50,7 @@ def reflector(delay: str | None = None, address: str = LOCAL) -> Iterator[int]:
 
 @contextlib.contextmanager
 def reflecting(delay: str) -> Iterator[int]:
-    """`mburst reflect` in a process of its own; its port."""
+    """Runs `mburst reflect` in a process; yields its port."""
     port = free_port()
     command = [
         sys.executable,
@@ -74,7 +74,7 @@ def reflecting(delay: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def answering(answer: Callable[[socket.socket, bytes, tuple[str, int]], None]) -> Iterator[int]:
-    """A reflector of the test's own: `answer` gets each datagram; its port."""
+    """Runs a reflector of the test, in which `answer` gets each datagram; yields its port."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind((LOCAL, 0))
     sock.settimeout(0.05)
@@ -89,14 +89,14 @@ def answering(answer: Callable[[socket.socket, bytes, tuple[str, int]], None]) -
 
 
 def reply_to(data: bytes, number: int | None = None) -> bytearray:
-    """As a stateless reflector answers: with the sender's own number."""
+    """Returns the answer of a stateless reflector, with the sender's own number."""
     packet = stamp.reply(data, int.from_bytes(data[:4], "big") if number is None else number, time.time_ns(), 64, 1)
     stamp.stamp_reply(packet, time.time_ns())
     return packet
 
 
 def probed(port: int, host: str = LOCAL, **plan: object) -> tuple[pa.Table, ProbeCounts, list[str]]:
-    """(rows, counts, lines reported) of probing one port."""
+    """Returns (rows, counts, lines reported) of probing one port."""
     lines: list[str] = []
     wanted = ProbePlan(**{"rate": 500.0, "count": 100, "timeout_ns": 300 * MS, "seed": 1, **plan})  # type: ignore[arg-type]
     target = resolve(f"{host}:{port}", 1, kind_of(wanted.protocol), socket.AF_UNSPEC)
@@ -117,7 +117,7 @@ def ns(rows: pa.Table, name: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("protocol", ["udp", "tcp"])
-def test_each_probe_has_its_stamps_in_their_order(protocol):
+def test_each_probe_has_its_stamps_in_order(protocol):
     with reflector() as port:
         rows, counts, lines = probed(port, protocol=protocol)
     assert (counts.sent, counts.answered, counts.lost, lines) == (100, 100, 0, [])
@@ -156,7 +156,7 @@ def test_sizes(size):
     assert set(seen) == {size}
 
 
-def test_losses_are_rows_and_stateless_reflectors_do_not_tell_directions():
+def test_losses_are_rows_and_stateless_reflectors_give_no_direction():
     def answer(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
         if int.from_bytes(data[:4], "big") % 4:
             sock.sendto(reply_to(data), peer)
@@ -169,8 +169,8 @@ def test_losses_are_rows_and_stateless_reflectors_do_not_tell_directions():
     assert rows["app_send_ns"].null_count == rows["tx_ns"].null_count == 0
 
 
-def test_the_reflectors_count_tells_what_was_lost_on_the_way_back():
-    """A relay before a real reflector loses every fourth question and, of its answers, every fifth."""
+def test_the_reflectors_count_gives_the_losses_on_the_way_back():
+    """A relay in front of a real reflector loses every fourth request and every fifth answer."""
     with reflector() as behind, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inner:
         inner.connect((LOCAL, behind))
         inner.settimeout(1)
@@ -193,7 +193,7 @@ def test_the_reflectors_count_tells_what_was_lost_on_the_way_back():
     assert counts.lost_back == answered - counts.answered and 10 <= counts.lost_back <= 15
 
 
-def test_doubled_reordered_late_and_strange_answers():
+def test_doubled_reordered_late_and_invalid_answers_are_counted():
     held: list[bytes] = []
 
     def answer(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
@@ -229,7 +229,7 @@ def test_doubled_reordered_late_and_strange_answers():
 
 class Twampy:
     """A TWAMP Light responder that answers with the bytes of Nokia's twampy (1.x): 38 of them, without the sender's
-    TTL, and `padding` more; its numbers begin anew with the sender's, and after 30 s."""
+    TTL, and `padding` more. Its numbers restart with the sender's, and after 30 s."""
 
     def __init__(self, padding: int = 0) -> None:
         self.padding, self.number = padding, 0
@@ -244,7 +244,7 @@ class Twampy:
 
 
 @pytest.mark.parametrize("padding", [0, 3, 8, 40])
-def test_twamp_light_as_nokias_twampy_speaks_it(padding):
+def test_twamp_light_of_nokias_twampy(padding):
     with answering(Twampy(padding)) as port:
         rows, counts, lines = probed(port)
     assert (counts.answered, counts.stray, counts.lost, counts.restarts, lines) == (100, 0, 0, 0, [])
@@ -253,7 +253,7 @@ def test_twamp_light_as_nokias_twampy_speaks_it(padding):
 
 
 def scapys(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
-    """A STAMP reflector of scapy's layer, which keeps timestamps as floats."""
+    """A STAMP reflector with scapy's layer, which keeps timestamps as floats."""
     from scapy.contrib import stamp as layer
 
     came = time.time() + stamp.NTP_UNIX_S
@@ -272,7 +272,7 @@ def scapys(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
     sock.sendto(bytes(answer), peer)
 
 
-def test_stamp_as_scapy_speaks_it():
+def test_stamp_of_scapy():
     with answering(scapys) as port:
         rows, counts, lines = probed(port, rate=100.0, timeout_ns=2000 * MS)
     assert (counts.answered, counts.stray, counts.lost) == (100, 0, 0)
@@ -280,20 +280,20 @@ def test_stamp_as_scapy_speaks_it():
     assert (ns(rows, "rx") >= ns(rows, "tx")).all() and rows["remote_rx_ns"].null_count == 0
 
 
-def test_a_closed_port_is_one_line_and_rows():
+def test_a_closed_port_gives_one_line_and_rows():
     rows, counts, lines = probed(free_port(), count=20)
     assert counts.lost == 20 and rows["lost"].to_pylist() == [True] * 20
     assert len(lines) == 1 and "port closed" in lines[0]
 
 
-def test_a_silent_target_is_rows():
+def test_a_silent_target_gives_rows():
     with answering(lambda sock, data, peer: None) as port:
         rows, counts, lines = probed(port, count=20)
     assert (counts.lost, lines, rows["rx_ns"].null_count) == (20, [], 20)
 
 
-def test_a_restarted_reflector_is_survived():
-    """A stateful one that forgets everything at probe 50 counts from 0 again."""
+def test_a_restarted_reflector_is_counted():
+    """A stateful reflector that loses its state at probe 50 counts from 0 again."""
     first = 0
 
     def answer(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
@@ -308,8 +308,8 @@ def test_a_restarted_reflector_is_survived():
     assert (counts.answered, counts.restarts, counts.lost) == (100, 1, 0)
 
 
-def test_messages_that_leave_in_one_segment_have_its_stamp():
-    """TCP puts together what it may not send yet, and the kernel stamps a segment once, at its last byte."""
+def test_messages_in_one_segment_have_its_stamp():
+    """TCP joins messages that it may not send yet, and the kernel stamps a segment once, at its last byte."""
     with socket.create_server((LOCAL, 0)) as listener:
         target = resolve(f"{LOCAL}:{listener.getsockname()[1]}", 1, socket.SOCK_STREAM, socket.AF_UNSPEC)
         pacer = Pacer()
@@ -328,7 +328,7 @@ def test_messages_that_leave_in_one_segment_have_its_stamp():
             pacer.close()
 
 
-def test_a_connection_that_breaks_is_made_again():
+def test_a_broken_connection_is_made_again():
     served = threading.Event()
 
     def serve(listener: socket.socket) -> None:
@@ -351,7 +351,7 @@ def test_a_connection_that_breaks_is_made_again():
     assert len(lines) == 1 and "connecting again" in lines[0]
 
 
-def test_what_is_no_echo_is_said():
+def test_answers_that_are_no_echo_are_reported():
     def serve(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:

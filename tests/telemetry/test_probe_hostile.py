@@ -1,4 +1,4 @@
-"""The prober against answers of any bytes: each is an answer, late, or strange, and none ends anything."""
+"""The prober with answers of any bytes: each is an answer, late, or invalid, and none ends the prober."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def path_of(protocol: str, report: Any) -> Any:
     if protocol == "udp":
         made: Any = UdpPath(target, Pacer(), report, size=64, error=1, **how)
     else:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # ping sockets are not for everybody
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # ping sockets are not open to every user
         with mock.patch("mburst.telemetry.probe.path.open_socket", return_value=sock):
             made = IcmpPath(target, Pacer(), report, size=56, **how)
     made.clock_error_ns = 2**62
@@ -75,7 +75,7 @@ def test_no_bytes_are_too_strange(protocol, answers):
         path.pacer.close()
 
 
-def test_a_clock_that_says_it_may_be_wrong_by_millennia_is_a_row():
+def test_a_clock_error_of_millennia_fits_a_row():
     path = path_of("udp", print)
     try:
         path.sent(NOW, NOW)
@@ -91,7 +91,7 @@ def test_a_clock_that_says_it_may_be_wrong_by_millennia_is_a_row():
         path.pacer.close()
 
 
-def test_an_answer_that_nobody_foresaw_is_strange_and_the_others_count(monkeypatch):
+def test_an_answer_that_causes_an_internal_error_is_invalid_and_others_count(monkeypatch):
     answered = UdpPath.answered
 
     def broken(self: Any, data: bytes, *rest: Any) -> None:
@@ -107,7 +107,7 @@ def test_an_answer_that_nobody_foresaw_is_strange_and_the_others_count(monkeypat
     assert lines == [f"{LOCAL}:{port}: invalid answers: internal error: ZeroDivisionError (this one has 64 bytes)"]
 
 
-def test_each_kind_of_strange_answer_is_said_once():
+def test_each_kind_of_invalid_answer_is_reported_once():
     def answer(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
         for made in (b"short", b"\xff" * 64, reply_to(data[:4] + bytes(8) + data[12:])):
             sock.sendto(made, peer)
@@ -118,8 +118,8 @@ def test_each_kind_of_strange_answer_is_said_once():
     assert [int(line.rpartition("has ")[2].split()[0]) for line in lines] == [5, 64, 64]
 
 
-def test_a_connection_for_which_there_is_no_socket_now_is_tried_again(monkeypatch):
-    """What one target lacks is none of the others' business."""
+def test_a_connection_that_gets_no_socket_is_tried_again(monkeypatch):
+    """The lack of a socket for one target does not affect the others."""
     begin, tries = TcpPath._begin, []
 
     def refused(self: TcpPath) -> None:
@@ -132,18 +132,18 @@ def test_a_connection_for_which_there_is_no_socket_now_is_tried_again(monkeypatc
     monkeypatch.setattr("mburst.telemetry.probe.path_tcp._AGAIN_NS", 20 * MS)
     with socket.create_server((LOCAL, 0)) as listener:
         port = listener.getsockname()[1]
-    with reflector() as other:  # of the port above nobody knows
+    with reflector() as other:  # nothing listens on the port above
         del other
         _, counts, lines = probed(port, protocol="tcp", rate=100.0, count=30)
     assert counts.sent == counts.lost == 30 and len(tries) > 2
     assert any("Too many open files" in line for line in lines)
 
 
-def test_a_peer_that_reads_nothing_is_given_up(monkeypatch):
-    """What is owed to it would grow for as long as it is probed."""
+def test_a_peer_that_reads_nothing_is_reconnected(monkeypatch):
+    """Otherwise the unsent bytes would grow for as long as it is probed."""
     monkeypatch.setattr("mburst.telemetry.probe.path_tcp._MOST_OWED", 200_000)
     monkeypatch.setattr("mburst.telemetry.probe.path_tcp._AGAIN_NS", 20 * MS)
-    with socket.create_server((LOCAL, 0)) as listener:  # nobody accepts: the kernel takes what fits its buffers
+    with socket.create_server((LOCAL, 0)) as listener:  # no accept: the kernel buffers a part
         port = listener.getsockname()[1]
         _, counts, lines = probed(port, protocol="tcp", size=60_000, rate=500.0, count=400)
     assert counts.sent == counts.lost == 400

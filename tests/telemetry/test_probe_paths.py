@@ -1,4 +1,4 @@
-"""The ways and times of probes: ICMP, ports, classes, plans, and the delays that a reflector injects."""
+"""Paths and times of probes: ICMP, ports, classes, plans, and the delays that a reflector injects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mburst.telemetry.probe import stamp
 from mburst.telemetry.probe.reflector import Reflector
 
 
-def test_icmp_needs_nothing_at_the_other_end(lab: Lab):
+def test_icmp_needs_no_reflector(lab: Lab):
     groups = Path("/proc/sys/net/ipv4/ping_group_range")
     with lab.inside(lab.near):
         groups.write_text("1 0")
@@ -38,7 +38,7 @@ def test_icmp_needs_nothing_at_the_other_end(lab: Lab):
     assert rows["remote_rx_ns"].null_count == 50 and (ns(rows, "rx") >= ns(rows, "tx")).all()
 
 
-def test_source_ports_are_paths_of_their_own():
+def test_each_source_port_is_a_path():
     seen: set[int] = set()
 
     def answer(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
@@ -51,7 +51,7 @@ def test_source_ports_are_paths_of_their_own():
     assert sorted(rows["seq"].to_pylist()) == sorted(list(range(30)) * 3)
 
 
-def test_the_class_of_a_probe_is_on_the_wire_and_on_its_answer():
+def test_a_probe_and_its_answer_carry_its_class():
     classes: list[int] = []
     with reflector() as behind, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inner:
         inner.setsockopt(socket.SOL_IP, socket.IP_RECVTOS, 1)
@@ -71,8 +71,8 @@ def test_the_class_of_a_probe_is_on_the_wire_and_on_its_answer():
     assert classes == [46 << 2, 10 << 2]
 
 
-def test_the_answer_comes_from_the_address_that_was_asked():
-    """Connected sockets take no other; the reflector listens on all addresses."""
+def test_the_answer_comes_from_the_probed_address():
+    """Connected sockets accept no other; the reflector listens on all addresses."""
     with reflector(address="0.0.0.0") as port:
         assert probed(port, "127.0.0.53", count=5)[1].answered == 5
 
@@ -87,7 +87,7 @@ def test_two_reflectors_do_not_answer_each_other():
 
 
 @pytest.mark.parametrize("poisson", [True, False])
-def test_probes_are_due_when_the_plan_says(poisson):
+def test_probes_are_due_as_planned(poisson):
     with answering(lambda sock, data, peer: None) as port:
         rows = probed(port, poisson=poisson, rate=1000.0, count=800, timeout_ns=MS)[0]
     gaps = np.diff(ns(rows, "app_send"))
@@ -97,8 +97,9 @@ def test_probes_are_due_when_the_plan_says(poisson):
         assert np.abs(np.median(gaps) - MS) < 0.05 * MS and abs(gaps.mean() / MS - 1) < 0.01
 
 
-def test_a_stalled_prober_leaves_nothing_out():
-    """What was due while it was stopped is sent, and counts from when it was due: no coordinated omission."""
+def test_a_stalled_prober_leaves_no_probe_out():
+    """Probes that were due during the stall are sent, and their latency counts from the due time: no coordinated
+    omission."""
     begun = threading.Event()
 
     def answer(sock, data, peer):
@@ -132,7 +133,7 @@ def test_a_stalled_prober_leaves_nothing_out():
 
 
 def pareto_normal(mean: float, deviation: float) -> Callable[[float], float]:
-    """Quantiles of netem's mixture, by a large sample: a quarter normal, three quarters Pareto of index 3."""
+    """Returns quantiles of netem's mixture, by a large sample: a quarter normal, three quarters Pareto of index 3."""
     pareto = np.random.default_rng(1).pareto(3, 400_000) + 1
     normal = np.random.default_rng(2).standard_normal(400_000)
     mixed = mean + deviation * (normal / 4 + 3 / 4 * (pareto - 1.5) / 0.75**0.5) / (10 / 16) ** 0.5
@@ -144,7 +145,7 @@ def pareto_normal(mean: float, deviation: float) -> Callable[[float], float]:
     [
         ("constant:3ms", lambda share: 3 * MS, 0.99),
         ("uniform:1ms:9ms", lambda share: MS + share * 8 * MS, 0.99),
-        ("uniform:0:20us", lambda share: share * 20_000, 0.9),  # beyond, the shortest delays are the machine's
+        ("uniform:0:20us", lambda share: share * 20_000, 0.9),  # the shortest delays beyond are the machine's
         ("normal:5ms:1ms", NormalDist(5 * MS, MS).inv_cdf, 0.99),
         ("pareto:500us:3", lambda share: 500_000 * (1 - share) ** (-1 / 3), 0.99),
         ("pareto-normal:5ms:1ms", pareto_normal(5 * MS, MS), 0.99),
@@ -153,7 +154,7 @@ def pareto_normal(mean: float, deviation: float) -> Callable[[float], float]:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_injected_delays_are_recovered(spec, true, highest, tmp_path, monkeypatch):
-    """Every percentile up to p99 within 5 % or 20 µs."""
+    """Every percentile up to p99 is within 5 % or 20 µs."""
     monkeypatch.chdir(tmp_path)
     Path("cdf.csv").write_text("delay,share\n1ms,0.25\n3ms,0.75\n20ms,1\n")
 
@@ -175,7 +176,7 @@ def test_injected_delays_are_recovered(spec, true, highest, tmp_path, monkeypatc
 
 
 def _error(true: Callable[[float], float], share: float, n: int) -> float:
-    """Standard error of a quantile of n draws: the sample is not the distribution."""
+    """Returns the standard error of a quantile of n draws, since the sample is not the distribution."""
     step = (share * (1 - share) / n) ** 0.5
     return (true(min(share + step, 0.9999)) - true(max(share - step, 0))) / 2
 
@@ -185,7 +186,7 @@ def test_a_port_in_use_is_one_line():
         Reflector([(LOCAL, port)])
 
 
-def test_a_source_address_of_others_is_one_line():
+def test_a_foreign_source_address_is_one_line():
     with pytest.raises(MburstError, match=r"192\.0\.2\.1"):
         probed(9, source="192.0.2.1", count=1)
 

@@ -1,5 +1,5 @@
-"""The reflector against whoever would have it answer too much, too often, or keep too much; and senders that start
-anew."""
+"""The reflector and senders that try to make it answer too much, answer too often, or keep too much state; and senders
+that restart."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def asked(number: int = 0, size: int = 44, session: int = 1, at: int | None = No
 
 @contextlib.contextmanager
 def reflecting(**how: object) -> Iterator[tuple[Reflector, tuple[str, int]]]:
-    """A reflector in a thread, and where it is."""
+    """Runs a reflector in a thread; yields it and its address."""
     port = free_port()
     made = Reflector([(LOCAL, port)], **how)  # type: ignore[arg-type]
     thread = threading.Thread(target=made.serve)
@@ -68,8 +68,9 @@ def asking(address: str = LOCAL, port: int = 0) -> Iterator[socket.socket]:
 @pytest.mark.parametrize("first", [asked(), asked(size=64), asked()[:14], asked()[:14] + bytes(100),
                                    struct.pack("!IIIH", 1, 1_795_228_440, 5, 0x4001) + bytes(30), b"\x55" * 60],
                          ids=["stamp", "with follow-up", "twamp", "padded", "ptp", "anything"])  # fmt: skip
-def test_two_reflectors_and_one_datagram_stay_quiet(first):
-    """The datagram comes from the other's port, as a forged one would: one is answered, and then nothing."""
+def test_one_datagram_between_two_reflectors_causes_one_answer(first):
+    """The datagram comes from the port of the other reflector, as a forged one would. It is answered once, and nothing
+    follows."""
     with reflecting() as (one, address), reflecting() as (other, _):
         other._ports[0]._sock.sendto(first, address)
         wait_for(lambda: other.ignored, "the answer")
@@ -122,7 +123,7 @@ def test_no_question_looks_like_an_answer(now, at, size):
     assert not stamp.looks_like_reply(asked(at=at)[:14] + bytes(30), now)
 
 
-def test_nor_when_the_seconds_of_ntp_begin_anew():
+def test_no_question_looks_like_an_answer_when_the_ntp_era_changes():
     for now in (2_085_978_496 * S, 0):
         assert not stamp.looks_like_reply(asked(at=now), now)
 
@@ -160,7 +161,7 @@ def test_a_bucket_gives_a_second_at_once_and_then_its_rate(rate, gaps):
 
 
 def answered_of(sent: int, how: dict[str, object], addresses: list[str]) -> tuple[int, int, float]:
-    """(answered, refused, seconds) of so many questions from each address."""
+    """Returns (answered, refused, seconds) for so many requests from each address."""
     with reflecting(**how) as (reflector, address), contextlib.ExitStack() as stack:
         socks = [stack.enter_context(asking(one)) for one in addresses]
         begun = time.monotonic()
@@ -181,7 +182,7 @@ def test_answers_to_one_peer_and_to_all_are_limited():
     assert answered + limited == 120 and 30 <= answered <= 31 + 30 * took
 
 
-def test_one_network_of_ipv6_is_one_peer():
+def test_one_ipv6_network_is_one_peer():
     admission = Admission(peer_rate=5)
     assert sum(bool(admission.take(f"2001:db8::{number:x}", 1)) for number in range(100)) == 5
     assert admission.take("2001:db8:0:1::1", 1) and admission.take("fe80::1%eth0", 1)
@@ -194,7 +195,7 @@ def test_the_table_of_peers_is_bounded(monkeypatch):
     assert taken == 300 and len(admission._peers) <= 100 and len(admission._blocks) <= 100
 
 
-def test_only_who_is_allowed_is_answered():
+def test_only_allowed_networks_are_answered():
     from ipaddress import ip_network
 
     networks = [ip_network("127.0.0.2/32"), ip_network("2001:db8::/32")]
@@ -233,7 +234,7 @@ def test_any_datagrams_are_answered_or_counted():
 
 
 def numbers_of(packets: list[bytes], pause: dict[int, float] | None = None) -> list[int]:
-    """The reflector's number in the answer to each packet."""
+    """Returns the reflector's number in the answer to each packet."""
     found = []
     with reflecting() as (_, address), asking() as sock:
         for index, packet in enumerate(packets):
@@ -244,20 +245,20 @@ def numbers_of(packets: list[bytes], pause: dict[int, float] | None = None) -> l
 
 
 @pytest.mark.parametrize("size", [14, 41, 44, 64])
-def test_a_sender_that_starts_again_from_the_same_port_is_a_session_anew(size):
-    """As Nokia's twampy is, whose own responder counts from 0 then."""
+def test_a_sender_that_restarts_on_the_same_port_begins_a_new_session(size):
+    """Nokia's twampy does this, and its own responder then counts from 0."""
     run = [asked(number, 64)[:size] for number in range(4)]
     again = [asked(number, 64, at=time.time_ns() + S)[:size] for number in range(4)]
     assert numbers_of([*run, *again]) == [0, 1, 2, 3] * 2
 
 
-def test_a_first_packet_that_is_doubled_or_late_is_no_new_session():
+def test_a_doubled_or_late_first_packet_begins_no_new_session():
     first, *rest = (asked(number) for number in range(4))
     assert numbers_of([first, *rest[:2], first, rest[2]]) == [0, 1, 2, 3, 4]
     assert numbers_of([*rest, first]) == [0, 1, 2, 3]
 
 
-def test_after_a_silence_a_session_begins_anew_unless_it_goes_on(monkeypatch):
+def test_after_a_silence_a_session_restarts_unless_it_continues(monkeypatch):
     monkeypatch.setattr(reflector_module, "_SILENCE_NS", 50_000_000)
     assert numbers_of([asked(7), asked(8), asked(3)], {2: 0.2}) == [0, 1, 0]
     assert numbers_of([asked(7), asked(8), asked(9)], {2: 0.2}) == [0, 1, 2]
@@ -288,7 +289,7 @@ def echoes(sock: socket.socket) -> bool:
         return False
 
 
-def test_no_more_connections_than_there_may_be():
+def test_the_number_of_connections_is_limited():
     with reflecting(connections=5) as (_, address), contextlib.ExitStack() as stack:
         socks = [stack.enter_context(socket.create_connection(address, 5)) for _ in range(8)]
         wait_for(lambda: echoes(socks[4]), "the fifth")
@@ -298,7 +299,7 @@ def test_no_more_connections_than_there_may_be():
         wait_for(lambda: echoes(socks[7]), "the last")
 
 
-def test_idle_connections_make_room_when_there_is_none(monkeypatch):
+def test_idle_connections_make_room_when_it_is_needed(monkeypatch):
     monkeypatch.setattr("mburst.telemetry.probe.echo._IDLE_WHEN_FULL_NS", 100_000_000)
     monkeypatch.setattr(reflector_module, "_CLOCK_EVERY_NS", 50_000_000)
     with reflecting(connections=3) as (_, address), contextlib.ExitStack() as stack:
@@ -309,12 +310,12 @@ def test_idle_connections_make_room_when_there_is_none(monkeypatch):
     with reflecting(connections=4) as (_, address), contextlib.ExitStack() as stack:
         idle = [stack.enter_context(socket.create_connection(address, 5)) for _ in range(3)]
         time.sleep(0.5)
-        assert all(echoes(sock) for sock in idle)  # nobody needs their place
+        assert all(echoes(sock) for sock in idle)  # their places are not needed
 
 
 @contextlib.contextmanager
 def process(*arguments: str, files: int = 0) -> Iterator[tuple[subprocess.Popen[str], tuple[str, int]]]:
-    """`mburst reflect`, with so many files at most."""
+    """`mburst reflect` with a limit of open files."""
     port = free_port()
     limited = ["prlimit", f"--nofile={files}"] if files else []
     command = [*limited, sys.executable, "-m", "mburst", "reflect", "--listen", f"{LOCAL}:{port}", *arguments]
@@ -345,13 +346,13 @@ def ended(made: subprocess.Popen[str]) -> str:
     return out
 
 
-def test_without_descriptors_it_waits_and_goes_on_answering():
+def test_without_descriptors_the_reflector_waits_and_continues_to_answer():
     with process(files=32) as (made, address), contextlib.ExitStack() as stack:
         socks = [stack.enter_context(socket.create_connection(address, 5)) for _ in range(60)]
         time.sleep(0.5)
         before = cpu_s(made.pid)
         time.sleep(2)
-        assert cpu_s(made.pid) - before < 0.5  # it does not spin
+        assert cpu_s(made.pid) - before < 0.5  # the reflector does not spin
         with asking() as sock:
             sock.sendto(asked(), address)
             assert len(sock.recv(100)) == 44
@@ -362,7 +363,7 @@ def test_without_descriptors_it_waits_and_goes_on_answering():
 
 
 @pytest.mark.parametrize("delay", [[], ["--delay", "constant:60s"]], ids=["at once", "held"])
-def test_clients_that_never_read_are_read_no_further(delay):
+def test_clients_that_never_read_are_not_read_further(delay):
     with process(*delay) as (made, address), contextlib.ExitStack() as stack:
         before = peak_mb(made.pid)
         socks = [stack.enter_context(socket.create_connection(address, 5)) for _ in range(120)]
@@ -382,7 +383,7 @@ def test_clients_that_never_read_are_read_no_further(delay):
         ended(made)
 
 
-def test_answers_beyond_what_can_be_held_back_are_dropped_and_counted(monkeypatch):
+def test_delayed_answers_beyond_the_limit_are_dropped_and_counted(monkeypatch):
     for limit, most in (("_MOST_HELD", 50), ("_MOST_HELD_BYTES", 50 * 100)):
         monkeypatch.setattr(reflector_module, limit, most)
         with reflecting(delay=delays.parse("constant:60s")) as (reflector, address), asking() as sock:
@@ -393,7 +394,7 @@ def test_answers_beyond_what_can_be_held_back_are_dropped_and_counted(monkeypatc
         monkeypatch.undo()
 
 
-def test_a_flood_of_answers_that_are_held_back_is_bounded_and_a_stop_is_heard():
+def test_a_flood_of_delayed_answers_is_bounded_and_a_signal_ends_it():
     with process("--delay", "constant:60s", "--peer-limit", "1000000", "--limit", "1000000") as (made, address):
         before = peak_mb(made.pid)
         question = asked(size=1400)

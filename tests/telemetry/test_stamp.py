@@ -1,4 +1,4 @@
-"""STAMP packets against scapy's and Wireshark's idea of them, byte by byte against the RFCs' figures, and at random."""
+"""STAMP packets compared with scapy and Wireshark, with the RFCs' figures byte by byte, and with random input."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def test_an_error_estimate_is_the_least_that_is_not_too_small(error, synchronize
 
 @pytest.mark.parametrize("multiplier", [1, 2, 255])
 def test_an_error_of_any_scale_fits_a_row(multiplier):
-    """A clock that says of itself that it may be wrong by millennia."""
+    """A clock may report an error of millennia."""
     parsed = [stamp.error_ns(0x8000 | scale << 8 | multiplier) for scale in range(64)]
     assert parsed == sorted(parsed) and parsed[-1] <= 2**63 - 1 and array("q", parsed)
 
 
-def test_an_invalid_estimate_tells_no_error():
+def test_an_invalid_estimate_gives_no_error():
     assert stamp.error_ns(0x8A00) is None  # RFC 4656: a multiplier of 0 must not be
 
 
@@ -86,7 +86,7 @@ def test_the_senders_packet_by_the_figure_of_the_rfc():
 
 
 @pytest.mark.parametrize("size", [44, 48, 50, 63, 64, 65, 67, 68, 69, 1000])
-def test_packets_have_the_size_that_was_asked_for(size):
+def test_packets_have_the_requested_size(size):
     packet = asked(size)
     assert len(packet) == size
     at, kinds = 44, []
@@ -99,7 +99,7 @@ def test_packets_have_the_size_that_was_asked_for(size):
 
 
 @pytest.mark.parametrize("size", [0, 43, 45, 46, 47, 65_001])
-def test_sizes_that_the_format_has_not_are_refused(size):
+def test_sizes_that_the_format_does_not_have_are_refused(size):
     with pytest.raises(ValueError):
         stamp.request(size, 1, 1)
 
@@ -135,7 +135,7 @@ def test_scapy_reads_both_packets_as_they_were_meant(number, session, at, error,
 
 
 def test_wireshark_reads_the_packets_as_twamp(tmp_path: Path):
-    """STAMP's packets are TWAMP Light's, field by field (RFC 8762, section 4.6), and Wireshark knows TWAMP."""
+    """STAMP's packets equal TWAMP Light's, field by field (RFC 8762, section 4.6), and Wireshark knows TWAMP."""
     if not shutil.which("tshark"):
         pytest.skip("tshark is not installed")
     request = asked(64, 9)
@@ -166,7 +166,7 @@ def test_wireshark_reads_the_packets_as_twamp(tmp_path: Path):
         assert wanted in field
 
 
-def test_the_follow_up_tells_when_an_earlier_answer_left():
+def test_the_follow_up_has_the_time_at_which_an_earlier_answer_left():
     answer = stamp.reply(asked(), 4, NOW, 64, 1)
     stamp.add_follow_up(answer, 3, NOW - 12345)
     assert bytes(answer[44:48]) == bytes.fromhex("00070010")  # U cleared: the reflector knows the TLV
@@ -174,8 +174,8 @@ def test_the_follow_up_tells_when_an_earlier_answer_left():
     assert parsed is not None and parsed.follow_up == (3, NOW - 12345)
 
 
-def test_what_a_reflector_did_not_know_is_not_taken_for_an_answer():
-    """One without RFC 8972 sends the TLV back as it came, with U set."""
+def test_a_tlv_unknown_to_the_reflector_is_not_taken_for_an_answer():
+    """A reflector without RFC 8972 returns the TLV unchanged, with U set."""
     answer = stamp.reply(asked(), 4, NOW, 64, 1)
     stamp.add_follow_up(answer, 3, NOW)
     answer[44] |= 0x80
@@ -196,7 +196,7 @@ def test_a_twamp_light_sender_is_answered(size):
     request = asked(44)[:14].ljust(size, b"\x55")
     answer = stamp.reply(request, 8, NOW, 64, 1)
     assert len(answer) == 44
-    for length in (41, 38):  # as long as that protocol's own reflectors make it: with the sender's TTL, or without
+    for length in (41, 38):  # the length of that protocol's own reflectors: with or without the sender's TTL
         parsed = stamp.parse_reply(bytes(answer[:length]), NOW)
         assert parsed is not None and (parsed.sequence, parsed.sender_sequence, parsed.rx_ns) == (8, 7, NOW)
         assert parsed.sender_stamp == stamp.to_ntp(NOW)

@@ -1,4 +1,4 @@
-"""Control messages of the kernel, made by hand as Linux lays them out, and one real socket."""
+"""The kernel's control messages, encoded as Linux lays them out, and one real socket."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NOW = 1_795_228_440_123_456_789
 
 
 def stamps(software: int, hardware: int) -> bytes:
-    """struct scm_timestamping: three timespecs, the second of which is not used."""
+    """Returns a struct scm_timestamping: three timespecs, the second of which is unused."""
     return struct.pack("@qqqqqq", *divmod(software, 10**9), 0, 0, *divmod(hardware, 10**9))
 
 
-def test_hardware_goes_before_software():
+def test_hardware_stamps_have_precedence_over_software_stamps():
     assert timestamping.stamp_of(stamps(NOW, 0)) == (NOW, "sw")
     assert timestamping.stamp_of(stamps(0, NOW)) == (NOW, "hw")
     assert timestamping.stamp_of(stamps(NOW, NOW + 5)) == (NOW + 5, "hw")
@@ -34,7 +34,7 @@ def test_an_arrival_is_found_among_other_messages():
     assert timestamping.arrival(control[:1]) == (0, "")
 
 
-def test_departures_are_numbered_from_the_last_enabling_and_errors_come_in_between():
+def test_departures_are_numbered_since_enabling_and_errors_are_returned_in_between():
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other,
@@ -62,7 +62,7 @@ def test_departures_are_numbered_from_the_last_enabling_and_errors_come_in_betwe
         assert timestamping.event(sock) == timestamping.SendError(111)
 
 
-def test_what_a_full_buffer_drops_is_counted():
+def test_drops_of_a_full_buffer_are_counted():
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other,
