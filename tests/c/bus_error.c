@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bus_error CAPTURE OTHER: a bus error outside the captures that are open goes to the handler
- * that the program had, and one inside is still caught after that. Truncates both files.
+ * bus_error CAPTURE OTHER: a bus error outside the open captures reaches the program's own handler, and one inside them
+ * is still caught after that. Truncates both files.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static void on_bus_error(int number)
 	siglongjmp(escape, number);
 }
 
-/* Whether reading the first byte of a mapping of the emptied file PATH reaches our handler. */
+/* Returns whether reading the first byte of a mapping of the emptied file PATH reaches our handler. */
 static bool faults(const char *path)
 {
 	int fd = open(path, O_RDWR);

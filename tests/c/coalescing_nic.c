@@ -2,11 +2,11 @@
  *
  * A network interface whose interrupts are coalesced, between a wire and a host:
  *   coalescing_nic WIRE TAP HOLD_US
- * WIRE is an interface without addresses; TAP is made, and is the host's. Frames that arrive are held until HOLD_US after
- * the first of them (rx-usecs of ethtool -C); then all of them are handed to the host at once, in their order, and get
- * their timestamps only there. What the host sends leaves at once, or with the next of these.
- * Prints "ready" when it carries frames, and at SIGTERM {"frames": N, "interrupts": N, "most": N}: frames that were
- * handed over, how many times, and the most at once.
+ * WIRE is an interface without addresses; TAP is created for the host. Arriving frames are held until HOLD_US after
+ * the first of them (rx-usecs of ethtool -C). Then all of them are handed to the host at once, in order, and get
+ * their timestamps only there. Frames that the host sends leave at once, or with the next of these.
+ * Prints "ready" when it carries frames, and at SIGTERM {"frames": N, "interrupts": N, "most": N}: the number of frames
+ * that were handed over, the number of times, and the most at once.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -78,14 +78,14 @@ static int open_tap(const char *name)
 	return fd;
 }
 
-/* Frames of a host that is not up yet are lost, as on a wire. */
+/* Frames to a host that is not up yet are lost, as on a wire. */
 static void put(int fd, const uint8_t *data, size_t bytes)
 {
 	while (write(fd, data, bytes) < 0 && errno == EINTR)
 		;
 }
 
-/* Hand on what FROM has; how many frames that were. */
+/* Forwards all frames of FROM and returns their number. */
 static uint64_t drain(int from, int to)
 {
 	uint8_t data[FRAME_BYTES];

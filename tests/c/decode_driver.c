@@ -2,8 +2,8 @@
  *
  * The decoder behind a pipe, for tests/capture/decode_tool.py: requests on standard input,
  * answers on standard output, little-endian, until the end of input. Every frame is copied to a
- * heap block of exactly its captured length, so that AddressSanitizer sees the first byte that
- * is read too many.
+ * heap block of exactly its captured length, so that AddressSanitizer reports the first byte read
+ * beyond it.
  *
  *   'D'  struct batch, then for each frame struct frame_head and its bytes
  *        → for each frame struct mb_packet, struct extras
@@ -93,7 +93,7 @@ static void put_extras(const struct mb_frame *frame, const struct mb_interface *
 	put(&extras, sizeof(extras));
 }
 
-/* A batch of frames as the requests send it. */
+/* A batch of frames in the format of the requests. */
 struct frames {
 	uint32_t count;
 	struct mb_interface interface;
@@ -129,7 +129,7 @@ static void decode(void)
 	struct frames got = get_frames();
 	struct mb_packet *packets = allocate(got.count * sizeof(*packets));
 
-	memset(packets, 0xa5, got.count * sizeof(*packets)); /* what is not written shows */
+	memset(packets, 0xa5, got.count * sizeof(*packets)); /* makes unwritten bytes visible */
 	mb_decode(got.frames, got.count, &got.interface, &got.options, packets);
 	for (uint32_t i = 0; i < got.count; i++) {
 		put(&packets[i], sizeof(packets[i]));
@@ -155,7 +155,7 @@ static void put_train(const struct mb_train *train, const struct mb_packet *pack
 	put(packet, sizeof(*packet));
 }
 
-/* Divide VIEW of COUNT frames, which is taken off to its end. */
+/* Divides VIEW, which must be consumed to its end, into trains. */
 static void divide(struct mb_frame_view *view, const struct frames *got, int64_t bin_ns, int64_t source_bin_ns)
 {
 	struct mb_trains *trains = allocate(sizeof(*trains));

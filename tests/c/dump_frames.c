@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dump_frames [-f FILTER] [-t TIMEOUT_MS] [-s STOP_MS] [-e] [-p] [-q] FILE…: what the backends
- * make of the files, for tests. One line per frame (unless -q), then how often a read was late,
- * the interfaces, the statistics and the notice; "error: …" and exit code 1 where one fails.
- * -e takes each file for itself, with a line "file …" before it, instead of merging them; -s
+ * dump_frames [-f FILTER] [-t TIMEOUT_MS] [-s STOP_MS] [-e] [-p] [-q] FILE…: prints what the
+ * backends read from the files, for tests: one line per frame (unless -q), then the number of late
+ * reads, the interfaces, the statistics and the notice; "error: …" and exit code 1 if one fails.
+ * -e reads each file separately, after a line "file …", instead of merging them; -s
  * stops the backend from a signal handler after that time; -p waits for a line of input between
  * the first read and the use of its frames.
  */
@@ -19,7 +19,7 @@
 
 static struct mb_backend backend;
 
-/* FNV-1a, so that every captured byte is read (and checked by the sanitizers). */
+/* FNV-1a reads every captured byte, so that the sanitizers check it. */
 static uint32_t fingerprint(const uint8_t *data, uint32_t length)
 {
 	uint32_t hash = 2166136261u;
@@ -88,7 +88,7 @@ struct settings {
 	bool each, pause, quiet;
 };
 
-/* Read to the end; what the last read returned. */
+/* Reads to the end. Returns the result of the last read. */
 static int read_all(const struct settings *settings, struct mb_error *error)
 {
 	static struct mb_batch batch;
@@ -109,7 +109,7 @@ static int read_all(const struct settings *settings, struct mb_error *error)
 	return result;
 }
 
-/* The exit code. */
+/* Returns the exit code. */
 static int dump(const struct settings *settings, char **files, size_t count)
 {
 	struct mb_error error;

@@ -2,8 +2,8 @@
  *
  * telemetry/probe/exchange.c on a socket that this program inherits. Arguments:
  *   FD FLAGS SIZE NUMBER_AT NUMBER_BYTES SHORT_AT TIME_AT COUNT GAP_NS ROOM
- * COUNT probes are due GAP_NS apart; ROOM notes are taken at a time. Writes the notes as they are,
- * until a while after the last probe.
+ * COUNT probes are due GAP_NS apart; ROOM notes are taken at a time. Writes the raw notes until a while
+ * after the last probe.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static int watch(int epoll, int fd, uint32_t events)
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* Do for a note what Python would. */
+/* Reacts to a note like the Python code. */
 static void look_after(struct mb_exchange *x, const struct mb_note *note)
 {
 	struct mb_path *path = x->paths;

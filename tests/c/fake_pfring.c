@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stand-in for libpfring that plays capture files, for tests alone. Two kinds of device:
- *   pcap:FILE  as libpfring's module of that name (pfring_mod_pcap.c of version 8.9): microseconds, no
+ * A stand-in for libpfring that plays capture files, only for tests. It has two kinds of device:
+ *   pcap:FILE  like libpfring's module of that name (pfring_mod_pcap.c of version 8.9): microseconds, no
  *              timestamp_ns, frames not cut, and -7 for direction, cluster, name and statistics
- *   card:FILE  as a capture card: hardware stamps (odd packets none but a software stamp in
+ *   card:FILE  like a capture card: hardware stamps (odd packets have only a software stamp in
  *              ns), directions (every third packet was sent), statistics (a drop each 10
- *              packets), clusters; after the file it says nothing more, as a quiet line
- * Calls out of order, wrong arguments and a header that is too short end in abort(). As with the real
- * one: the names of modules are looked for anywhere in the device's, a failure to open is ENODEV, and
- * it is linked without the libpcap that it uses, and without another library that it never calls.
+ *              packets), clusters; after the file it is silent, like an idle line
+ * Calls out of order, wrong arguments and a header that is too short end in abort(). As in the real
+ * library, names of modules are searched anywhere in the name of the device, a failure to open is ENODEV,
+ * and the libpcap that it uses is not linked, nor is another library that it never calls.
  */
 #include <errno.h>
 #include <pcap/pcap.h>
@@ -21,7 +21,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define NOT_SUPPORTED (-7)
 #define NOT_ENABLED (-12)
-#define HEADER_SIZE 400 /* what releases from 7.3 to 8.9 write is shorter than 512 */
+#define HEADER_SIZE 400 /* releases from 7.3 to 8.9 write less than 512 */
 
 struct header {
 	struct timeval ts;
@@ -39,7 +39,7 @@ struct ring {
 	uint64_t packets;
 };
 
-/* Of a card's vendor: its module is in the library, and never called. */
+/* A function of a card's vendor, whose module is in the library and is never called. */
 int NT_Init(uint32_t version);
 
 static void require(int condition, const char *what)
@@ -50,7 +50,7 @@ static void require(int condition, const char *what)
 	abort();
 }
 
-/* The module that the real library would choose, which may not be the one that was meant. */
+/* Returns the module that the real library would choose, which may not be the intended one. */
 static const char *module_of(const char *device)
 {
 	static const char *const modules[] = { "default", "stack", "sysdig", "nt", "zc", "pcap" };
@@ -158,7 +158,7 @@ EXPORT int pfring_recv(struct ring *ring, uint8_t **buffer, unsigned int buffer_
 	if (status != 1)
 		return ring->card && status == -2 ? 0 : status;
 	*buffer = (uint8_t *)data;
-	memset(header, ring->card ? 0xa5 : 0, sizeof(*header)); /* to the last byte that it has */
+	memset(header, ring->card ? 0xa5 : 0, sizeof(*header)); /* up to its last byte */
 	memcpy(header, packet, sizeof(*packet));
 	if (ring->card)
 		stamp(ring, header, packet);

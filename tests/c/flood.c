@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sends frames with sequence numbers as fast as a kernel makes them, for a third of what send.c costs:
+ * Sends frames with sequence numbers as fast as a kernel makes them, at a third of the cost of send.c:
  *   flood IFACE COUNT RATE SIZE
  * Arguments, frames and output are those of send.c. An XDP program that the kernel runs on "live frames"
  * (BPF_PROG_TEST_RUN, Linux 5.18; kernel's Documentation/bpf/bpf_prog_run.rst) numbers each and sends it out.
- * The far end of a veth takes such frames where its GRO is on, and receives them on the CPU that sends: so two
- * CPUs send, each a half with its own range of numbers. Where the far end has a receive queue for each CPU
- * (ethtool -L), they do not meet before the capture does. RATE holds from one CHUNK to the next.
- * Exit code 3: this kernel cannot.
+ * The far end of a veth accepts such frames if its GRO is on, and receives them on the sending CPU. Two CPUs send,
+ * therefore: a half each, with separate ranges of numbers. If the far end has a receive queue for each CPU
+ * (ethtool -L), the halves only meet in the capture. RATE is kept from one CHUNK to the next.
+ * Exit code 3: this kernel does not support it.
  */
 #include <errno.h>
 #include <linux/bpf.h>
@@ -24,8 +24,8 @@
 #include <unistd.h>
 
 #define SENDERS 2
-#define CHUNK 100000 /* in a call, which costs two grace periods of RCU: some 20 ms, and one sender at a time */
-#define BATCH 64 /* that cross a veth at once: its queue holds 256 */
+#define CHUNK 100000 /* frames a call, which costs two grace periods of RCU: some 20 ms, and one sender at a time */
+#define BATCH 64 /* frames that cross a veth at once: its queue holds 256 */
 #define MAGIC_OFFSET 20
 #define SEQUENCE_OFFSET 28
 #define CANNOT 3
@@ -150,7 +150,7 @@ static void *send_all(void *argument)
 	return NULL;
 }
 
-/* The first CPUs that the process may use, SENDERS at most. Returns how many. */
+/* Finds the first CPUs that the process may use, SENDERS at most, and returns their number. */
 static uint32_t choose_cpus(struct sender *senders)
 {
 	cpu_set_t allowed;

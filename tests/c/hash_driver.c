@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hash_driver FILE BIN_NS: how many slots of its tables the engine looks at for a capture (built with
- * -DMB_COUNT_STEPS), and how many packets and rows of senders there are: "packets steps rows flows".
+ * hash_driver FILE BIN_NS: prints how many slots of its tables the engine inspects for a capture (built with
+ * -DMB_COUNT_STEPS), and the numbers of packets and of rows of senders: "packets steps rows flows".
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keeps frames in a ring of files, and says what was kept, as one JSON object:
+ * Keeps frames in a ring of files, and prints what was kept, as one JSON object:
  *   keeper_driver FOLDER MOST_BYTES RESERVE_BYTES COUNT CAPLEN [stalled]
  * Frame i is stamped 10^18 + 1000 i, has 3 i mod CAPLEN captured bytes (but at least 14) of value i mod 256, a length of
- * 100 more, and direction 1 + i mod 2. "stalled": the disk takes nothing until all frames were added.
+ * 100 more, and direction 1 + i mod 2. "stalled": the disk accepts nothing until all frames were added.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 
 static atomic_bool stalled;
 
-/* In place of the C library's. */
+/* Replaces the function of the C library. */
 ssize_t pwrite(int file, const void *bytes, size_t length, off_t at)
 {
 	while (stalled)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One lane of the engine, bins of 10 ns and a window of 25: each argument is what happens to it, a packet of 100 bytes
- * (p:STAMP), time that moves on (a:NOW), or a step of the clock (s). Prints what its totals are at the end, in JSON.
+ * One lane of the engine, with bins of 10 ns and a window of 25. Each argument is an event: a packet of 100 bytes
+ * (p:STAMP), the passing of time (a:NOW), or a step of the clock (s). Prints the final totals in JSON.
  */
 #include <inttypes.h>
 #include <stdio.h>

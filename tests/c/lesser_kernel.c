@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For LD_PRELOAD: a kernel that lacks what LACKS names, of bpf(2): tcx, hooks
+ * For LD_PRELOAD: a kernel that lacks the feature of bpf(2) that LACKS names: tcx, hooks
  * (neither tcx nor clsact), xdp, mmap (arrays that a process can map), load (it
- * refuses the program) or right (it refuses everything); or of memory, of which it has 64 MiB.
+ * refuses the program) or right (it refuses everything); or memory, of which it has 64 MiB.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,7 +24,7 @@ static bool lacks(const char *what)
 	return word && !strcmp(word, what);
 }
 
-/* What bpf(2) fails with, 0 where it does not. */
+/* Returns the error with which bpf(2) fails, or 0. */
 static int failure(long command, const union bpf_attr *attributes)
 {
 	if (lacks("right"))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Captures with a live backend and says what it got, as one JSON object a line.
+ * Captures with a live backend and prints what it received, as one JSON object a line.
  * Arguments are KEY=VALUE: the fields of struct mb_backend_options, and
  *   mode=count|dump|check   totals only, every frame, or whether the backend can run here
- *   mode=read               nothing but what the backend itself does: for bench/bench_sources.py
+ *   mode=read               only the work of the backend itself: for bench/bench_sources.py
  *   seconds=N idle_ms=N     end after N seconds, or N ms after the last frame
  *   frames=N                end after N frames
  *   pause_ms=N              sleep N ms before the first read
@@ -19,7 +19,7 @@
 
 #include "backend/backend.h"
 
-/* As tests/c/send.c writes it, behind the Ethernet header. */
+/* The payload of tests/c/send.c, behind the Ethernet header. */
 #define SEQUENCE_OFFSET 20
 #define SEQUENCE_MAGIC "mbst"
 #define SEQUENCE_MAX (64u << 20)
@@ -143,7 +143,7 @@ static int capture(struct tally *tally, int argc, char **argv, struct mb_error *
 	const int64_t idle = (int64_t)number(argc, argv, "idle_ms", "0");
 	const uint64_t enough = number(argc, argv, "frames", "0");
 	int64_t last = 0;
-	int empty = 0; /* reads since the last frame: drops are asked for in the second at the latest */
+	int empty = 0; /* reads since the last frame: the second one at the latest queries drops */
 
 	while (now_ms() < end && (!idle || !last || empty < 2 || now_ms() - last < idle)) {
 		int count = mb_backend_read(&backend, &batch, 50, error);
@@ -173,7 +173,7 @@ static void print_result(const struct tally *tally, int status, const struct mb_
 
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
 	backend.ops->stats(&backend, &stats);
-	print_losses(); /* those that were asked for just now */
+	print_losses(); /* those that the call above has queried */
 	printf("{\"frames\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"captured\": %" PRIu64 ", \"merged\": %" PRIu64,
 	       tally->frames, tally->bytes, tally->captured, tally->merged);
 	printf(", \"hw\": %" PRIu64 ", \"sw\": %" PRIu64 ", \"ring\": %" PRIu64, tally->quality[0], tally->quality[1],

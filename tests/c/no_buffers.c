@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Preloaded into a recorder: once the file that NO_BUFFERS names exists, its packet sockets report
- * ENOBUFS, as a socket does whose kernel is out of buffers.
+ * ENOBUFS, as sockets do when the kernel is out of buffers.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sends frames with sequence numbers from an interface and says what it sent:
+ * Sends frames with sequence numbers from an interface and prints what it sent:
  *   send IFACE COUNT RATE SIZE [FIRST]
  * COUNT frames of SIZE bytes at RATE a second (0: as fast as it can), numbered from FIRST, to
  * the broadcast address with EtherType 0x88b5 (IEEE 802 local experimental). Prints
- * {"sent": N, "bytes": N, "seconds": S}. What the kernel refuses is sent again.
+ * {"sent": N, "bytes": N, "seconds": S}. Frames that the kernel refuses are sent again.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,7 +22,7 @@
 #define BURST 32
 #define SEQUENCE_OFFSET 20
 #define SIZE_MAX_ 65536
-#define LEAST_SLEEP_S 0.0005 /* a sleep ends late by less than this, where the machine is quiet */
+#define LEAST_SLEEP_S 0.0005 /* a sleep ends late by less than this if the machine is idle */
 
 static double now(void)
 {
@@ -62,7 +62,7 @@ static void send_all(int fd, struct mmsghdr *messages, unsigned int count)
 	}
 }
 
-/* Sleeps while there is time for it: what is tested needs the processor, too. */
+/* Sleeps if there is time for it: the program under test needs the processor, too. */
 static void wait_until(double due)
 {
 	for (double left; (left = due - now()) > 0;)

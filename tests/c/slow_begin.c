@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded into a recorder: each of the first SLOW_CALLS that bind a packet socket or give it a filter takes 30 ms, as on a
- * machine whose processors have other work in that moment.
+ * Preloaded into a recorder: each of the first SLOW_CALLS calls that bind a packet socket or give it a filter takes
+ * 30 ms, as on a machine whose processors are busy at that moment.
  */
 #include <dlfcn.h>
 #include <poll.h>

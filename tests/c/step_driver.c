@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine on a live backend that this file plays, in a time that it plays, too (linked with
+ * The engine on a live backend and a clock that this file simulates (linked with
  * --wrap=clock_gettime): a frame of 100 bytes each 100 us, ten a read. Arguments:
  *   READS STEP_AT_READ STEP_NS [LOSS_AT_READ LOSS_FIRST_NS LOSS_LAST_NS] [SILENT_FROM SILENT_TO]
- * System time is set by STEP_NS before that read; a loss is reported with that one, between those
- * times since the start; reads of the last pair yield nothing. Prints the rows of bins of 1 ms, a
- * JSON object a line, each with the read after which it was there.
+ * System time steps by STEP_NS before read STEP_AT_READ. Read LOSS_AT_READ reports a loss between the
+ * two times since the start. Reads from SILENT_FROM to SILENT_TO yield nothing. Prints the rows of bins
+ * of 1 ms, a JSON object a line, each with the read after which it was complete.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For LD_PRELOAD: a process sees CLOCK_REALTIME off by the seconds in the file CLOCK_OFFSET, which may change
- * meanwhile. Other clocks, and what the kernel stamps and waits for, stay as they are.
+ * For LD_PRELOAD: a process reads CLOCK_REALTIME off by the seconds in the file CLOCK_OFFSET, which may change
+ * meanwhile. Other clocks, and the stamps and timeouts of the kernel, are not changed.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 static int file = -1;
 
-/* The file is opened before the process gives its rights away. */
+/* The file is opened before the process gives up its rights. */
 __attribute__((constructor)) static void open_file(void)
 {
 	const char *name = getenv("CLOCK_OFFSET");

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drives capture/backend/timestamp.c against a network interface that this file plays: linked with
+ * Drives capture/backend/timestamp.c on a network interface that this file simulates: linked with
  * --wrap=ioctl,--wrap=open,--wrap=clock_gettime,--wrap=adjtimex,--wrap=setsockopt. Arguments:
  * WANTED (auto|hw|sw) and KEY=VALUE:
- *   features=full|ptp|none  what ETHTOOL_GET_TS_INFO says
- *   set_errno=N get_errno=N what the ioctls SIOCSHWTSTAMP and SIOCGHWTSTAMP fail with
- *   set_gives=FILTER        the rx_filter that the driver makes of what it is asked for
- *   before=FILTER           what it was set to
- *   ahead_ns=N phc=N        its clock against system time; phc=-1: it has none, phc_open=0: not for us
- *   held=N                  how many readings of its clock take 5 ms
- *   synced=0|1              what adjtimex says
- *   meddle=1                someone else sets the interface during the capture
+ *   features=full|ptp|none  the answer of ETHTOOL_GET_TS_INFO
+ *   set_errno=N get_errno=N the errors of the ioctls SIOCSHWTSTAMP and SIOCGHWTSTAMP
+ *   set_gives=FILTER        the rx_filter that the driver sets in place of the requested one
+ *   before=FILTER           the rx_filter before the capture
+ *   ahead_ns=N phc=N        its clock relative to system time; phc=-1: it has none, phc_open=0: it cannot be opened
+ *   held=N                  number of readings of its clock that take 5 ms
+ *   synced=0|1              the answer of adjtimex
+ *   meddle=1                another process sets the interface during the capture
  *   fail_socket=1           SO_TIMESTAMPING is refused
- * Prints one JSON object: the decision, and how the interface was left.
+ * Prints one JSON object: the decision, and the final state of the interface.
  */
 #include <errno.h>
 #include <linux/ethtool.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The prober's exchange (telemetry/probe/exchange.c) with a peer that sends, reads and ends as the input says. Input:
+ * The prober's exchange (telemetry/probe/exchange.c) with a peer that sends, reads and ends as the input states. Input:
  *   flags 1 | size 2 | number_at, number_bytes, short_at, time_at 1 each | room 1
  *   | steps: kind 1, argument 2, and for a SAY so many bytes
- * Layouts are kept within the contract of exchange.h. Every note is checked for what that promises.
+ * Layouts stay within the contract of exchange.h. Every note is checked for the promises of exchange.h.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -53,7 +53,7 @@ static int64_t now_ns(void)
 	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/* Two sockets that are connected to one another over loopback. */
+/* Makes two sockets that are connected to each other over loopback. */
 static bool pair(struct world *w, bool stream)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, b = a;
@@ -109,7 +109,7 @@ static void watch(int epoll, int fd, uint32_t events)
 	epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* What the notes of one call promise, and what Python would do for them. */
+/* Checks the promises of the notes of one call, and reacts to them like the Python code. */
 static void look(struct world *w)
 {
 	demand(w->x.count <= w->x.room, "more notes than room");
@@ -142,7 +142,7 @@ static void run(struct world *w)
 	look(w);
 }
 
-/* One step; the bytes of the input that it took. */
+/* Takes one step. Returns the number of bytes of the input that it consumed. */
 static size_t step(struct world *w, const uint8_t *data, size_t size)
 {
 	size_t argument = (size_t)(data[1] << 8 | data[2]), given = size - 3 < argument ? size - 3 : argument;
@@ -177,7 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return size >= HEADER ? -1 : 0;
 	layout(&w, data);
 	w.x.owner_count = (size_t)w.ours + 1;
-	owners = malloc(w.x.owner_count * sizeof(*owners)); /* of just this size, so that a read behind it is seen */
+	owners = malloc(w.x.owner_count * sizeof(*owners)); /* exactly this size, so that a read beyond it shows */
 	for (int fd = 0; fd <= w.ours; fd++)
 		owners[fd] = fd == w.ours ? 0 : -1;
 	w.x.owners = owners;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libFuzzer harness: bytes as a capture file, mapped, where it lies, and through a pipe. All must
- * have the same frames; every frame goes through the decoder, and the file through the engine, whose
- * bins and senders must hold every byte that was read. The first bytes of the input are
- * the file's, so that a corpus of captures serves as it is.
+ * libFuzzer harness: the input is a capture file that is read mapped, in place, and through a pipe. All
+ * ways must give the same frames. Every frame goes through the decoder, and the file through the engine,
+ * whose bins and senders must hold every byte that was read. The input begins with the first byte of the
+ * file, so that a corpus of captures needs no conversion.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ static void take(struct outcome *outcome, const struct mb_backend *backend, cons
 	decode(batch, interfaces);
 }
 
-/* Read all of TARGET; how that ended, with the part of the message behind the file's name. */
+/* Reads all of TARGET. Returns how that ended, with the message after the file's name. */
 static struct outcome read_all(const char *target)
 {
 	struct mb_backend_options options = { .target = target, .backend = "file" };
@@ -103,7 +103,7 @@ static struct outcome read_all(const char *target)
 	return outcome;
 }
 
-/* Divide into trains what BACKEND has in memory, and take its frames one by one. */
+/* Divides the frames that BACKEND has in memory into trains, and takes them one by one. */
 static void take_in_place(struct outcome *outcome, struct mb_backend *backend, struct mb_frame_view *view)
 {
 	static struct mb_batch one = { .count = 1 };
@@ -126,7 +126,7 @@ static void take_in_place(struct outcome *outcome, struct mb_backend *backend, s
 	mb_backend_take(backend, view, trains.frames, trains.bytes);
 }
 
-/* What was READ from TARGET is what it has in memory, as far as it has it there. */
+/* Checks that frames of TARGET in memory, where there are any, equal those that were READ from it. */
 static void check_in_place(const char *target, const struct outcome *read)
 {
 	struct mb_backend_options options = { .target = target, .backend = "file" };
@@ -159,7 +159,7 @@ static uint64_t column_sum(const struct mb_table *rows, uint32_t column)
 	return sum;
 }
 
-/* Bytes without FCS of what the backend yielded and the engine was given. */
+/* Returns the bytes, without FCS, of the frames that the engine got from the backend. */
 static uint64_t counted_bytes(const struct mb_engine *engine)
 {
 	uint64_t bytes = engine->excluded_bytes;
@@ -181,7 +181,7 @@ static void check_sums(const struct mb_engine *engine, uint64_t bin_bytes, uint6
 	check(sender_bytes == attributed, "senders that do not add up");
 }
 
-/* Count all of TARGET; what is in bins, late or excluded. */
+/* Counts all of TARGET. Returns the bytes in bins, of late packets and of excluded ones. */
 static uint64_t count_all(const char *target, const struct mb_engine_options *options)
 {
 	struct mb_backend_options backend_options = { .target = target, .backend = "file" };
@@ -209,7 +209,7 @@ static uint64_t count_all(const char *target, const struct mb_engine_options *op
 	return bytes;
 }
 
-/* Trains or frame by frame: `inner` reads every frame on its own. */
+/* Counts by trains and frame by frame: `inner` decodes every frame separately. */
 static void count_both_ways(const char *target)
 {
 	struct mb_engine_options options = {
@@ -224,7 +224,7 @@ static void count_both_ways(const char *target)
 	check(count_all(target, &options) == bytes, "trains of other bytes than their frames");
 }
 
-/* Whether the variant of pcap was guessed from the records, which a pipe does not allow. */
+/* Returns whether the variant of pcap was guessed from the records, which is impossible with a pipe. */
 static bool is_guessed(const char *path)
 {
 	struct mb_pcap_header header;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * replay FILE…: the fuzzer's harness over files that are given, with any compiler.
+ * replay FILE…: runs the fuzzer's harness over the given files, with any compiler.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 			return 1;
 		size = fread(data, 1, LONGEST, file);
 		fclose(file);
-		/* A block of just this size, so that a read behind it is seen. */
+		/* A block of exactly this size, so that a read beyond it is reported. */
 		exact = realloc(data, size ? size : 1);
 		printf("%s\n", argv[i]);
 		fflush(stdout);
