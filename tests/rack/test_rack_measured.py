@@ -1,5 +1,8 @@
-"""A rack's network, measured from outside by kernel stamps: the bounds that hold on a busy machine. Measurements that
-load can spoil are repeated at 100 Mb/s (see calm.py). Exact values are exact in the first measurement without loss."""
+"""A rack's network, measured from outside by kernel stamps: the bounds that hold on a busy machine.
+
+Measurements that load can spoil are repeated at 100 Mb/s (see calm.py). Values that must be exact are exact in the
+first measurement without loss.
+"""
 
 from __future__ import annotations
 

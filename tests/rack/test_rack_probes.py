@@ -1,5 +1,7 @@
-"""`mburst probe` and `mburst reflect` on a rack: bursts affect one path and leave the other alone. Measurements that
-load can spoil are repeated at 100 Mb/s (see calm.py)."""
+"""`mburst probe` and `mburst reflect` on a rack: bursts affect one path and leave the other alone.
+
+Measurements that load can spoil are repeated at 100 Mb/s (see calm.py).
+"""
 
 from __future__ import annotations
 

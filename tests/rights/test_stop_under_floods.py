@@ -1,6 +1,9 @@
 """A part ends on a signal under each kind of flood: the work that it still does after the signal does not grow with the
-flood. The bound is on the processor time between the signal and the end, since test machines are busy. The wall-clock
-time is printed (pytest -s), and SECURITY.md states it. A part that does not end is killed after PATIENCE_S."""
+flood.
+
+The bound is on the processor time between the signal and the end, since test machines are busy. The wall-clock time is
+printed (pytest -s), and SECURITY.md states it. A part that does not end is killed after PATIENCE_S.
+"""
 
 from __future__ import annotations
 

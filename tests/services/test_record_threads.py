@@ -83,7 +83,7 @@ def fed(folder: Path, data: bytes) -> tuple[Path, threading.Thread]:
     os.mkfifo(pipe)
 
     def write() -> None:
-        with suppress(BrokenPipeError), pipe.open("wb", buffering=0) as end:  # the end of a pcap may be refused early
+        with suppress(BrokenPipeError), pipe.open("wb", buffering=0) as end:  # a damaged pcap may end reading early
             for at in range(0, len(data), 5000):
                 end.write(data[at : at + 5000])
 

@@ -1,6 +1,8 @@
-"""A process for test_kill.py that forks workers which write to stores and are killed at a chosen step. Reads orders
-(killing.py): {"store": PATH, "work": "write" | "seal" | "endless", "step": N or null}, and answers {"acknowledged":
-rows, "killed": bool, "code": exit code}. Each acknowledgement is sent through a pipe at once."""
+"""A process for test_kill.py that forks workers which write to stores and are killed at a chosen step.
+
+Reads orders (killing.py): {"store": PATH, "work": "write" | "seal" | "endless", "step": N or null}, and answers
+{"acknowledged": rows, "killed": bool, "code": exit code}. Each acknowledgement is sent through a pipe at once.
+"""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def configured(address: str, more: str = "insecure: true") -> str:
 
 
 def test_the_reference_target_streams_updates_deletes_and_atomics(tmp_path, built):
-    lines: list[tuple[int, list[Any]]] = [  # (values that must have come before, what the target is sent then)
+    lines: list[tuple[int, list[Any]]] = [  # (values that must have come before, messages that the target is sent then)
         (0, [note({Q + "max-queue-len": 5000, Q + "dropped-pkts": 3}),
              note({N + "/state/system-name": "cache-1", N + "/state/port-id": "eth0"}), "sync"]),
         (4, [note({Q + "max-queue-len": 7000, Q + "dropped-pkts": 10})]),

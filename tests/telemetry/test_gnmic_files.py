@@ -1,5 +1,7 @@
-"""Files of gnmic's users: each is read as gnmic reads it, or reported in one line that says what mburst cannot do. The
-files follow gnmic's user guide: targets, subscriptions, configuration file, environment, target discovery, outputs."""
+"""Files of gnmic's users: each is read as gnmic reads it, or reported in one line that says what mburst cannot do.
+
+The files follow gnmic's user guide: targets, subscriptions, configuration file, environment, target discovery, outputs.
+"""
 
 from __future__ import annotations
 
