@@ -369,8 +369,8 @@ def by_ms(rows):
     return +sums
 
 
-def test_where_senders_have_no_room_they_are_others(pair):
-    """Nobody reads meanwhile, and one processor has no more than 65,536 entries."""
+def test_senders_beyond_the_room_of_the_kernel_count_as_other(pair):
+    """The bins are not read meanwhile, and one processor has at most 65,536 entries."""
     processors = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(processors)})
     reading = Reading(pair, "ebpf", source_bin_ns=MS, bin_ns=MS, max_sources=100_000)
@@ -390,9 +390,9 @@ def test_where_senders_have_no_room_they_are_others(pair):
 
 
 @pytest.mark.parametrize("pause", [0.1, 3.0])
-def test_what_a_late_reader_misses_is_a_counted_loss(pair, pause):
-    """Bins of 10 µs are kept for a second; those that were written over are in losses, to the packet. Senders are those
-    of the packets in bins, also where the program still had those of others."""
+def test_bins_that_a_late_reader_misses_are_a_counted_loss(pair, pause):
+    """Bins of 10 µs are kept for a second; the packets of overwritten bins are in losses, exactly. Only senders of
+    packets in bins are stored, even if the program still had others."""
     reading = Reading(pair, "ebpf", bin_ns=10_000)
     frame = fb.ethernet(fb.ipv4(fb.udp(b"x" * 60, (1, 9)), fb.UDP, 0x0A010001, 0x0A090002), 0x0800, sender=77)
     sent, end = 0, time.monotonic() + pause

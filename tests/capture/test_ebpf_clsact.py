@@ -98,7 +98,7 @@ def test_the_next_recorder_removes_the_filter_of_a_killed_one(pair, tmp_path):
     assert both_ways(pair) == (0, 0)
 
 
-def test_taken_away_by_others_it_ends(pair, tmp_path):
+def test_a_recording_ends_if_another_process_removes_its_program(pair, tmp_path):
     """As `tc qdisc del` does."""
     process = begin(pair, tmp_path / "store")
     until(pair, 1, 1)
@@ -108,7 +108,7 @@ def test_taken_away_by_others_it_ends(pair, tmp_path):
     assert f"{pair.b}: another process has taken the program that counts off the interface" in err
 
 
-def test_where_there_is_neither_it_is_refused(pair, tmp_path):
+def test_a_kernel_without_tcx_and_clsact_is_refused(pair, tmp_path):
     process = begin(pair, tmp_path / "store", lacks="hooks")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1 and err.count("\n") == 1, err

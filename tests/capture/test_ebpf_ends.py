@@ -187,7 +187,7 @@ def bpf(command, layout, *values):
 
 @contextmanager
 def another_program(lab, verdict, *places):
-    """One that says VERDICT of each frame."""
+    """A program that returns VERDICT for each frame."""
     code = ctypes.create_string_buffer(struct.pack("=BBHi", 0xB7, 0, 0, verdict) + struct.pack("=BBHi", 0x95, 0, 0, 0))
     licence = ctypes.create_string_buffer(b"GPL")
     opened = [bpf(5, "=IIQQ", 3, 2, ctypes.addressof(code), ctypes.addressof(licence))]
@@ -202,8 +202,8 @@ def another_program(lab, verdict, *places):
             os.close(one)
 
 
-def test_what_another_program_drops_has_arrived(pair):
-    """As for packet sockets; and that program runs on."""
+def test_frames_that_another_program_drops_are_counted(pair):
+    """Packet sockets count them, too. The other program stays attached."""
     with another_program(pair, TC_ACT_SHOT, TCX_INGRESS):
         with both(pair) as (ebpf, afpacket):
             many_senders(pair, 100)

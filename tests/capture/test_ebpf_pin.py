@@ -196,8 +196,8 @@ def test_inconsistent_pinned_state_starts_a_new_program(host, tmp_path, at):
     assert (row["packets"], row["dropped"]) == (40, 0) and "counting begins anew" in row["notes"]
 
 
-def test_a_bin_that_is_being_begun_hides_none_before_it(host, tmp_path):
-    """As where a processor was stopped in between: struct mb_ebpf_cursor has its number, its slot has not."""
+def test_a_bin_that_a_processor_is_beginning_hides_none_before_it(host, tmp_path):
+    """The processor was stopped in between: struct mb_ebpf_cursor has the number of the bin, but its slot does not."""
     kill(host.record(tmp_path / "first"))
     many_senders(host.lab, 30)
     [cursors] = [path for path in host.pins() if path.endswith("/cursors")]
@@ -215,7 +215,7 @@ def test_a_bin_that_is_being_begun_hides_none_before_it(host, tmp_path):
     assert (row["packets"], row["dropped"], row["late"]) == (70, 0, 0)
 
 
-def test_in_the_driver(host, tmp_path):
+def test_a_recorder_reads_on_in_the_driver(host, tmp_path):
     kill(host.record(tmp_path / "first", "--hook", "xdp"))
     programs = host.programs(BPF_XDP)
     many_senders(host.lab, 300)

@@ -51,9 +51,10 @@ def test_ten_thousand_senders(pair):
     assert ebpf.by_sender("in") == afpacket.by_sender("in") and len(ebpf.by_sender("in")) == 20_000
 
 
-def test_a_second_one_is_refused_and_the_first_goes_on(pair):
-    first = Reading(pair, "ebpf", hook="xdp-generic").start()
+def test_a_second_recorder_is_refused_and_the_first_goes_on(pair):
+    first = Reading(pair, "ebpf", hook="xdp-generic")
     assert "generic" not in first.capture.facts["notice"]  # its driver has XDP
+    first.start()
     with pytest.raises(MburstError, match="another program is at XDP, which takes one: use --hook tc"):
         Reading(pair, "ebpf", hook="xdp")
     beside = Reading(pair, "ebpf").start()

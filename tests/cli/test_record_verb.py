@@ -72,14 +72,14 @@ def test_a_clock_that_was_not_set(tmp_path, capsys, at_ns, line, bursts):
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"{bursts};")
 
 
-def test_a_step_of_the_clock_is_one_in_both_directions(tmp_path, capsys):
+def test_a_step_of_the_clock_is_reported_once_for_both_directions(tmp_path, capsys):
     times = [begun + at * 10_000 for begun in (START_NS, START_NS - 3600 * 10**9) for at in range(200)]
     frames = [Frame(ns, 1, 1000, outgoing=at % 2 == 0) for at, ns in enumerate(times)]
     assert main(["record", str(write_pcap(tmp_path / "eth0.pcap", frames)), "-o", str(tmp_path / "s")]) == 0
     assert "note: 1 step of the clock: a new clock epoch begins at each\n" in capsys.readouterr().out
 
 
-def test_one_direction_on_demand_says_what_was_left_out(capture, tmp_path, capsys):
+def test_one_direction_states_how_many_packets_were_left_out(capture, tmp_path, capsys):
     assert main(["record", str(capture), "-o", str(tmp_path / "s"), "--direction", "in"]) == 0
     assert "packets of the other direction left out (--direction)" in capsys.readouterr().out
 

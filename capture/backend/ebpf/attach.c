@@ -40,7 +40,7 @@ bool mb_ebpf_is_generic(const struct mb_ebpf_kernel *kernel, uint32_t index)
 	       found.attach_mode == XDP_ATTACHED_SKB;
 }
 
-/* A link of XDP: in the driver, or behind it where that is asked for and the driver has none. */
+/* Attach an XDP link: in the driver, or behind it if the hook allows that and the driver has no XDP. */
 static int link_at_driver(const struct mb_ebpf_kernel *kernel, int program, int index)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, native, .flags = XDP_FLAGS_DRV_MODE);
@@ -52,7 +52,7 @@ static int link_at_driver(const struct mb_ebpf_kernel *kernel, int program, int 
 		       link;
 }
 
-/* A link of tcx, before the programs that are there: one that accepts a frame (TCX_PASS) ends the run of those behind. */
+/* Attach a tcx link before the programs that are there: one that accepts a frame (TCX_PASS) ends the run of the next ones. */
 static int link_at_tc(int program, int index, int place)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = TCX_BEFORE);

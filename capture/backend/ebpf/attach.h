@@ -15,7 +15,7 @@ bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel);
 bool mb_ebpf_is_at(int link, uint32_t index);
 /* Whether another process has taken away what was attached. This waits likewise. */
 bool mb_ebpf_is_taken(const struct mb_ebpf_kernel *kernel);
-/* Count no more, at once, even where it is pinned. What was counted stays. */
+/* Stop counting at once, even if the program is pinned. The counts stay. */
 void mb_ebpf_stop(struct mb_ebpf_kernel *kernel);
 /* Release the hooks: a program that is not pinned stops counting. The counts stay. */
 void mb_ebpf_detach(struct mb_ebpf_kernel *kernel);
@@ -23,7 +23,7 @@ void mb_ebpf_detach(struct mb_ebpf_kernel *kernel);
 bool mb_ebpf_is_at_driver(const struct mb_ebpf_kernel *kernel, int side);
 /* Whether those that arrive at interface INDEX are counted behind its driver (generic XDP), where merged ones are as one. */
 bool mb_ebpf_is_generic(const struct mb_ebpf_kernel *kernel, uint32_t index);
-/* This process lacks the rights to load or attach it. -EPERM. */
+/* Report that this process may not load or attach the program. Returns -EPERM. */
 int mb_ebpf_forbidden(const char *name, struct mb_error *error);
 
 #endif

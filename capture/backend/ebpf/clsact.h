@@ -20,7 +20,7 @@ struct mb_clsact {
 int mb_clsact_attach(struct mb_clsact *hold, int program, uint32_t index, int side);
 /* Whether the filter that was attached is there no more. */
 bool mb_clsact_is_taken(const struct mb_clsact *hold);
-/* Needs CAP_NET_ADMIN, as attaching does. The qdisc stays, empty: others may use it. Harmless when called twice. */
+/* Like attaching, this needs CAP_NET_ADMIN. The qdisc stays, empty: others may use it. Harmless if called twice. */
 void mb_clsact_detach(struct mb_clsact *hold);
 
 #endif

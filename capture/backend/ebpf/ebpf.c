@@ -26,9 +26,9 @@
 #include "clock.h"
 #include "linktype.h"
 
-#define PERIOD_MS 50       /* between two looks at what was counted */
+#define PERIOD_MS 50       /* between two reads of the counts */
 #define ASK_NS 1000000000    /* between two questions whether the program is still attached */
-#define SETTLE_NS 20000000   /* a packet is in its bin so long after its stamp; what comes later is a counted loss */
+#define SETTLE_NS 20000000   /* a packet is in its bin this long after its stamp; later ones are a counted loss */
 
 #define GENERIC_NOTICE                                                                                                      \
 	"\nwhat arrives is counted behind the driver (generic XDP): a merged frame counts as one, with the headers of one " \
@@ -43,19 +43,19 @@ struct ebpf {
 	struct mb_ebpf_reader reader;
 	struct mb_ebpf_pins pins;
 	bool own_traffic;         /* as in struct mb_backend_options */
-	bool adopted;             /* another recorder had begun to count, up to … */
-	int64_t since_ns;         /* … this system time it had read */
-	bool replaced;            /* what was pinned counted otherwise */
+	bool adopted;             /* an earlier recorder began the counting, and had read up to … */
+	int64_t since_ns;         /* … this system time */
+	bool replaced;            /* the pinned program counted with other settings */
 	bool generic;             /* counted behind the driver */
-	bool looked;              /* for what was counted, once at least */
-	bool left;                /* what is pinned counts on */
+	bool looked;              /* the counts were read at least once */
+	bool left;                /* the pinned program continues to count */
 	int socket;               /* in the interface's namespace */
-	int64_t due_ns;           /* CLOCK_MONOTONIC of the next look */
-	int64_t asked_ns;         /* likewise, of the last question */
-	bool stepped;             /* the clock was set: what is yielded next is behind that */
-	bool reading;             /* not all that was collected was yielded */
-	int ending;               /* why nothing more is counted: MB_BACKEND_END or a negative errno */
-	bool ended;               /* and all that was is yielded */
+	int64_t due_ns;           /* CLOCK_MONOTONIC of the next read */
+	int64_t asked_ns;         /* CLOCK_MONOTONIC of the last question */
+	bool stepped;             /* the clock was set: the next counts are in a new epoch */
+	bool reading;             /* not all collected counts were yielded */
+	int ending;               /* why counting has ended: MB_BACKEND_END or a negative errno */
+	bool ended;               /* and all counts were yielded */
 	struct mb_error failure;
 	char notice[2 * MB_ERROR_LENGTH];
 };
@@ -258,7 +258,7 @@ static bool is_taken(struct ebpf *state)
 	return mb_ebpf_is_taken(&state->kernel);
 }
 
-/* Whether the interface is still there and up, and the program at it; else counting ends. */
+/* If the interface is gone or down, or the program not attached to it, end the counting. */
 static void check_device(struct ebpf *state)
 {
 	const int code = device_trouble(state->socket, state->device.index);

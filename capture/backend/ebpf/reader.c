@@ -7,7 +7,7 @@
 
 #include "backend/ebpf/agreement.h"
 
-/* A slot is not trusted any more when so small a share of the ring is left before it is written over. */
+/* A slot is no longer trusted if only 1/GUARD of the ring is left before the program overwrites it. */
 #define GUARD 16
 #define FIRST_CAPACITY 256
 
@@ -97,10 +97,10 @@ static void forget_yielded(struct mb_ebpf_run *run)
 	run->next = 0;
 }
 
-/* Copy the bins that end by SETTLED_NS, from the newest back to those that RUN has had. The program may be writing over
- * the oldest of them: of what was copied only that counts which is intact afterwards. It may be beginning the newest one,
- * which does not lead to the one before it until it is begun: that is looked for. Returns the position of the first in RUN,
- * or -ENOMEM. */
+/* Copy the bins that end by SETTLED_NS, from the newest back to those that RUN has already had. The program may
+ * overwrite the oldest of them at the same time: only slots that are still intact after copying count. It may also be
+ * beginning the newest slot, which does not lead to an earlier one until then: search for that. Returns the position
+ * of the first new slot in RUN, or -ENOMEM. */
 static int64_t copy(struct mb_ebpf_run *run, const struct ring *ring, uint64_t settled_ns)
 {
 	uint64_t number = *ring->newest, newest = number;

@@ -31,7 +31,7 @@ struct mb_ebpf_reader {
 	int64_t base_ns;            /* system time minus the kernel's time, in which bins are numbered */
 	uint64_t read_ns;           /* bins that end by this were read, in the kernel's time */
 	uint64_t until_ns;
-	uint64_t packets, bytes;    /* that were yielded */
+	uint64_t packets, bytes;    /* yielded */
 };
 
 /* Put SLOT at position AT of RUN. 0 or -ENOMEM. */
@@ -39,7 +39,7 @@ int mb_ebpf_run_insert(struct mb_ebpf_run *run, uint32_t at, const struct mb_ebp
 /* The entry of a flow at POSITION of what cursor PART has logged. */
 struct mb_ebpf_flow *mb_ebpf_flow_at(const struct mb_ebpf_reader *reader, uint32_t part, uint64_t position);
 
-/* BEGUN_NS: when counting begins, in the kernel's time. 0 or -ENOMEM. */
+/* BEGUN_NS: when counting begins, in the kernel's time. Returns 0 or -ENOMEM. */
 int mb_ebpf_reader_init(struct mb_ebpf_reader *reader, struct mb_ebpf_kernel *kernel, uint64_t begun_ns);
 void mb_ebpf_reader_deinit(struct mb_ebpf_reader *reader);
 

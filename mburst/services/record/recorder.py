@@ -210,9 +210,9 @@ class Recorder:
         self.rights = [privileges.NET_ADMIN] if self.facts["restores"] else []
 
     def trouble(self, error: MburstError) -> None:
-        """Say what could not be stored as it should be yet, and note it. Called from other threads, too."""
+        """Report and note an error of storing that the recorder survives. Also called from other threads."""
         self.troubles.add(str(error))
-        if not self.gave_up:  # else there is a failure to say
+        if not self.gave_up:  # else a failure is reported
             self._say(error)
 
     def run(

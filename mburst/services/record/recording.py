@@ -22,9 +22,9 @@ Hook = Literal["tc", "xdp"]
 Row = dict[str, Any]
 
 
-NO_MATTER = ("targets", "threads", "live")  # to the rows that a file's bytes become
-NEWER = ("sources_above_ppb",)  # settings that stores of before know nothing of
-MOST_NOTES = 20  # of one kind, of a recording that may go on for months
+NO_MATTER = ("targets", "threads", "live")  # settings that do not affect the rows of a file
+NEWER = ("sources_above_ppb",)  # settings that older stores do not know
+MOST_NOTES = 20  # of one kind, since a recording may run for months
 
 
 @dataclass(frozen=True)
