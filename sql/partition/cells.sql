@@ -38,7 +38,7 @@ WITH within AS (
     SELECT lane, clock_epoch, lanes.bin_ns, start_ns AS begun_ns,
            greatest(start_ns, getvariable('span_since_ns')) AS start_ns, least(end_ns, getvariable('span_until_ns')) AS end_ns
     FROM recorded JOIN (SELECT recording_id, lane, bin_ns FROM lanes) AS lanes USING (recording_id)
-    WHERE start_ns < getvariable('span_until_ns') AND end_ns > getvariable('span_since_ns')
+    WHERE bin_start(recorded.start_ns, lanes.bin_ns) < getvariable('span_until_ns') AND end_ns > getvariable('span_since_ns')
 ), hours AS (
     SELECT *, bin_start(begun_ns, bin_ns) AS first_ns,
            unnest(range(bin_start(greatest(bin_start(begun_ns, bin_ns), getvariable('span_since_ns')), 3600000000000),
