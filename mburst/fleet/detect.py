@@ -17,8 +17,8 @@ from typing import NamedTuple
 from .. import interrupting
 from ..errors import MburstError
 from ..python import without_pandas
-from .plan import PartitionPlan
-from .results import PartitionName, read_record
+from .plan import PartitionPlan, differences
+from .results import PartitionName, PartitionRecord, read_record
 from .target import FleetTarget
 from .task import PartitionOutcome, carry_out
 
@@ -50,7 +50,7 @@ def detect_day(
         if plan.behind or plan.missing:
             incomplete.append(plan.name)
         record = read_record(results, plan.name)
-        if record is not None and plan.is_done(record):
+        if record is not None and (plan.is_done(record) or _stays(results, plan, record)):
             done.append(plan.name)
         else:
             results.replace(plan.name.plan_key, plan.to_json())
@@ -59,6 +59,13 @@ def detect_day(
     keys = [name.plan_key for name in order]
     outcomes = engine(target.name, results.name, keys, progress) if keys else []
     return DayDetected(outcomes, done, incomplete)
+
+
+def _stays(results: FleetTarget, plan: PartitionPlan, record: PartitionRecord) -> bool:
+    """Whether RECORD was made of files that the plan has not, and of all that it has: what is there is not replaced by
+    less. Raises TargetError."""
+    gone, more = differences(results, plan, record)
+    return bool(gone) and not more
 
 
 def local(jobs: int | None = None, scratch: str | None = None) -> Engine:

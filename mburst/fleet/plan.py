@@ -26,9 +26,18 @@ from ..sql.format.filenames import SealedName
 from ..typed import is_typed
 from ..units import format_time
 from . import LEVELS
-from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile, files_of, list_receipts, read_receipt
+from .receipts import (
+    DamagedReceipt,
+    Receipt,
+    ReceiptName,
+    ShippedFile,
+    files_of,
+    list_receipts,
+    newest_receipt,
+    read_receipt,
+)
 from .results import PartitionName, PartitionRecord, list_records
-from .target import FleetTarget
+from .target import FleetTarget, NoSuchObject, TargetError
 
 DAY_NS = 86_400 * 10**9
 NEAR_NS = 1200 * 10**9  # added before and after the day: longer than a recorder takes to seal a segment
@@ -84,9 +93,8 @@ class PartitionPlan:
         return sum(file.bytes for file in self.fetched)
 
     def digest(self, unsettled: Collection[str]) -> str:
-        """Returns a digest of everything that decides the result, if only rows about recordings of the writers
-        UNSETTLED can still change it."""
-        decides = [file for file in self.near if file.table != "recordings" or _writer_of(file) in unsettled]
+        """Of all that decides the result, when rows about recordings of the writers UNSETTLED alone can change it."""
+        decides = [file for file in self.near if file.table != "recordings" or writer_of(file) in unsettled]
         evidence = tuple(file for file in self.evidence if file.table != "recordings")
         facts = replace(self, near=tuple(decides), evidence=evidence)._facts()
         facts.pop("further")
@@ -104,6 +112,14 @@ class PartitionPlan:
             for row in rows
             for verdict in verdicts
         )
+
+    def differs_from(self, before: PartitionPlan) -> tuple[list[ShippedFile], list[ShippedFile]]:
+        """The files that BEFORE has and this plan has not, and those that it has more: of `near`, but for rows about
+        recordings, which a recorder writes again and again. A part of a segment that was written again is the same."""
+        measured = ([file for file in of.near if file.table != "recordings"] for of in (self, before))
+        here, there = ({_part_of(file): file for file in files} for files in measured)
+        gone = [file for part, file in there.items() if part not in here]
+        return gone, [file for part, file in here.items() if part not in there]
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -149,6 +165,20 @@ def read_plan(results: FleetTarget, key: str) -> PartitionPlan:
         return PartitionPlan.from_json(results.get(key))
     except ValueError as error:
         raise MburstError(f"{results.place(key)}: damaged: not the plan of a partition", "detect again") from error
+
+
+def differences(
+    results: FleetTarget, plan: PartitionPlan, record: PartitionRecord
+) -> tuple[list[ShippedFile], list[ShippedFile]]:
+    """The files that RECORD was made of and PLAN has not, and those that PLAN has more. Raises TargetError."""
+    try:
+        before = read_plan(results, plan.name.plan_key)
+    except MburstError as error:
+        if isinstance(error, TargetError) and not isinstance(error, NoSuchObject):
+            raise
+        return [], []
+    gone, more = plan.differs_from(before)
+    return gone, more if before.gives(record.digest, record.unsettled) else list(plan.near)  # else it is of another
 
 
 def day_of(text: str, now_ns: int) -> str:
@@ -241,11 +271,14 @@ class _Shipped:
         newest: dict[str, ReceiptName] = {name.host: name for name in sorted(names, key=lambda of: of.written_ns)}
         wanted = [name for name in names if name.written_ns >= since_ns or newest[name.host] is name]
 
+        self._damaged: list[ReceiptName] = []
+
         def read(name: ReceiptName) -> Receipt | None:
             try:
                 return read_receipt(target, name)
             except DamagedReceipt as error:
                 damaged(error)
+                self._damaged.append(name)
                 return None
 
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -260,6 +293,10 @@ class _Shipped:
         """Returns the host of a file. Files without a recording host, such as those of switch ports, belong to the host
         that shipped them."""
         return _host_of(file) or self._shippers[file.key]
+
+    def unknown(self, hosts: Collection[str]) -> Iterator[str]:
+        """A line for each receipt of HOSTS whose files are not known."""
+        yield from (f"{name.key}: a damaged receipt" for name in self._damaged if name.host in hosts)
 
     def collectors(self) -> set[str]:
         """Returns the hosts that shipped files but recorded none of them."""
@@ -303,7 +340,9 @@ class _RackDay:
             self.definition,
             files,
             behind,
-            {reason for receipt in newest.values() if receipt for reason in _missing(receipt, start_of(self.date))},
+            {*self.shipped.unknown(hosts)}.union(
+                *(_missing(receipt, start_of(self.date)) for receipt in newest.values() if receipt)
+            ),
             [file for file in self.shipped.files.values() if (_host_of(file) or "") in ("", *hosts)],
             self.with_verdicts,
         )
@@ -373,9 +412,24 @@ def _host_of(file: ShippedFile) -> str | None:
     return name.segment.host if name else None
 
 
-def _writer_of(file: ShippedFile) -> str | None:
+def writer_of(file: ShippedFile) -> str | None:
+    """Who wrote a file: a call of `mburst record`, or of another verb."""
     name = SealedName.parse(file.key.rpartition("/")[2])
     return name.segment.writer if name else None
+
+
+def needed_from(files: Iterable[ShippedFile], since_ns: int) -> Iterator[ShippedFile]:
+    """Those of FILES that a day may take that begins at SINCE_NS or later. A recorder that goes on writes more rows
+    about its recordings."""
+    for file in files:
+        by_ns = 2 * DAY_NS if file.table in ("recordings", LINKS) else NEAR_NS
+        if file.max_ns >= since_ns - by_ns:
+            yield file
+
+
+def _part_of(file: ShippedFile) -> tuple[str, ...]:
+    name = SealedName.parse(file.key.rpartition("/")[2])
+    return (file.table, name.segment.name, str(name.part)) if name else (file.table, file.key)
 
 
 def _evidence(files: Iterable[ShippedFile], since_ns: int, until_ns: int) -> list[ShippedFile]:
@@ -397,11 +451,11 @@ def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int, more: tupl
         return file.min_ns < until_ns + by_ns and file.max_ns >= since_ns - by_ns
 
     measured = [file for file in files if file.table in (*MEASURED, "canary", *more) and reach(file, NEAR_NS)]
-    writers = {_writer_of(file) for file in measured}
+    writers = {writer_of(file) for file in measured}
     stated = [file for file in files if file.table == "recordings"]
     links = [file for file in files if file.table == LINKS and reach(file, 2 * DAY_NS) and file.min_ns < until_ns]
     queues = [file for file in files if links and file.table == SWITCH and reach(file, NEAR_NS)]
-    about = [file for file in stated if reach(file, 2 * DAY_NS) or _writer_of(file) in writers]
+    about = [file for file in stated if reach(file, 2 * DAY_NS) or writer_of(file) in writers]
     return [*measured, *about, *links, *queues]
 
 
@@ -416,6 +470,14 @@ def _divided(day: _RackDay, results: FleetTarget, split: str) -> Iterator[Partit
     whole = day.partition(None)
     large = sum(file.bytes for file in whole.near) > LARGE_BYTES
     if "host" in (split, *there) or (split == "auto" and not there and large):
-        yield from (day.partition(host) for host in day.hosts)
+        for part in map(day.partition, day.hosts):
+            if not (part.behind or part.missing) or not _has_shipped_bursts(results, part):
+                yield part
     else:
         yield whole
+
+
+def _has_shipped_bursts(results: FleetTarget, part: PartitionPlan) -> bool:
+    """Whether the host of a partition ships bursts to RESULTS itself, and that day has arrived."""
+    newest = newest_receipt(results, list_receipts(results, part.name.rack, part.name.host))
+    return newest is not None and newest.until_ns >= part.until_ns

@@ -165,6 +165,25 @@ class DamagedReceipt(MburstError):
     """A receipt whose content is not what was written."""
 
 
+def newest_receipt(
+    target: FleetTarget, names: Iterable[ReceiptName], damaged: Callable[[DamagedReceipt], None] = lambda _: None
+) -> Receipt | None:
+    """The newest of one host's receipts NAMES that is sound; of those of one second, the one that was written last.
+    DAMAGED hears of others. Raises TargetError."""
+    newest: Receipt | None = None
+    for name in sorted(names, key=lambda name: name.written_ns, reverse=True):
+        if newest is not None and name.written_ns < newest.written_ns // 10**9 * 10**9:
+            break
+        try:
+            receipt = read_receipt(target, name)
+        except DamagedReceipt as error:
+            damaged(error)
+            continue
+        if newest is None or receipt.written_ns > newest.written_ns:
+            newest = receipt
+    return newest
+
+
 def read_receipts(
     target: FleetTarget,
     rack: str | None = None,

@@ -10,8 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from ..analysis.bursts.find import BurstDefinition
 from ..errors import MburstError, UsageError
 from ..sql import StoreFolder, damage, disk, verified
 from ..sql.segments import FileSelection, damaged_file, list_sealed
+from ..sql.shipped import SHIPPED_TABLES
 from ..sql.store import MARKER
 from ..sql.tables import LISTING, STORE_FORMAT
 from ..units import format_count, format_time
@@ -107,7 +107,7 @@ def ship(store: StoreFolder, target: FleetTarget, settings: ShipSettings, report
     UsageError if files have no host (sealed.list_hosts)."""
     check_hosts(store, target, settings)
     _check_marker(target)
-    call = begin(store, target, settings)
+    call = begin(store, target, settings, settings.tables)
     for found in named_hosts(store, settings, call.done):
         _HostShipping(call, found).run(report)
     call.ledger.write()
@@ -132,10 +132,11 @@ def check_hosts(store: StoreFolder, target: FleetTarget, settings: ShipSettings)
         list_hosts(store.path, {*settings.tables, "recordings"}, settings.own)
 
 
-def begin(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> ShipCall:
-    """Begin a call. If the store was never shipped to TARGET, compaction waits for shipping from now on, and `done`
-    reports what was compacted before."""
+def begin(store: StoreFolder, target: FleetTarget, settings: ShipSettings, tables: Collection[str]) -> ShipCall:
+    """A call that ships TABLES, or what is detected in them. Of a store that was never shipped to TARGET, compaction
+    waits from now on for what is shipped, and `done` has what was compacted before."""
     call = ShipCall(store, target, settings, ShipLedger(store.path, target.name), Shipped())
+    call.ledger.add(SHIPPED_TABLES, tables)
     if call.ledger.is_new:
         call.ledger.write()
         if times := compacted_times(store):
@@ -162,12 +163,10 @@ def compacted_times(store: StoreFolder, rack: str | None = None) -> tuple[int, i
 
 
 def compacted_before(call: ShipCall, known: Iterable[ReceiptName], rack: str) -> tuple[int, int] | None:
-    """Returns compacted_ns for a receipt of a host in RACK: as in the newest readable receipt of KNOWN, or else from
-    the store. Raises TargetError."""
-    for name in sorted(known, key=lambda of: of.written_ns, reverse=True):
-        with suppress(DamagedReceipt):
-            return receipts.read_receipt(call.target, name).compacted_ns
-    return compacted_times(call.store, rack)
+    """What a receipt says of a host of RACK in compacted_ns: as its newest one of KNOWN does, or, where there is none,
+    as the store is. Raises TargetError."""
+    newest = receipts.newest_receipt(call.target, known)
+    return newest.compacted_ns if newest else compacted_times(call.store, rack)
 
 
 def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> Iterator[HostFiles]:

@@ -17,11 +17,26 @@ from pathlib import Path
 from .. import __version__
 from ..errors import MburstError, UsageError
 from ..sql import StoreFolder
-from ..sql.segments import FileSelection, list_sealed
+from ..sql.damage import readable
 from ..sql.store import MARKER as STORE_MARKER
 from ..units import format_count
 from . import UNFIT, UNFIT_HINT, receipts
-from .plan import DAY_NS, MEASURED, NEAR_NS, STATED, PartitionPlan, compacted_of, date_of, planned, start_of
+from .plan import (
+    DAY_NS,
+    LINKS,
+    MEASURED,
+    NEAR_NS,
+    STATED,
+    SWITCH,
+    PartitionPlan,
+    compacted_of,
+    date_of,
+    differences,
+    needed_from,
+    planned,
+    start_of,
+    writer_of,
+)
 from .receipts import Receipt, ReceiptName, ShippedFile
 from .results import NearRows, PartitionName, PartitionRecord, list_records, open_results, read_record
 from .sealed import HostFiles, SealedTableFile, key_of, list_switch_files
@@ -40,7 +55,10 @@ from .ship import (
 from .target import FleetTarget
 from .task import detected, put
 
-TABLES = (*MEASURED, *STATED)  # tables in which bursts are detected
+TABLES = (*MEASURED, *STATED)  # that bursts are detected in
+NEEDED = (*TABLES, SWITCH, LINKS)  # that days are detected in
+MADE_OF_OTHERS = "was made of files that this store does not have, and there are others: nothing was replaced"
+OTHERS_HINT = "they were compacted or set aside here before the others came; or another store ships as this host"
 
 
 def ship_bursts(
@@ -54,7 +72,7 @@ def ship_bursts(
     asked = replace(settings, tables=TABLES)
     check_hosts(store, target, asked)
     open_results(target, settings.definition)
-    call = begin(store, target, settings)
+    call = begin(store, target, settings, NEEDED)
     for found in named_hosts(store, asked, call.done):
         _HostBursts(call, found).run(report)
     return call.done
@@ -79,39 +97,29 @@ class _HostBursts:
         """Ship the days. Raises TargetError."""
         known = list(receipts.list_receipts(self._target, *self._found.name))
         self._compacted_ns = compacted_before(self._call, known, self._found.name.rack)
-        plans = list(self._plans())
+        files, lacking = self._files()
+        plans = list(self._plans(files, lacking))
         noted = {day for name in known for day in self._ledger.receipts.get(name.key, ())}
-        compacted = self._compacted()
-        arrived = {
-            plan.name.date: {
-                day
-                for day in noted
-                if _is_of(day, plan) or (plan.name.date in compacted and day.startswith(f"{plan.name.date} "))
-            }
-            for plan in plans
-        }
-        self._ledger.keep(
-            {name.key for name in known}, set().union(*arrived.values()), receipts.folder_of(*self._found.name)
-        )
+        arrived = {plan.name.date: any(_is_of(day, plan) for day in noted) for plan in plans}
+        days = {day.partition(" ")[0] for day in noted}
+        kept = {day for day in noted if day.partition(" ")[0] in arrived}
+        keys = {file.key for file in files}
+        self._ledger.keep({name.key for name in known}, kept | keys, receipts.folder_of(*self._found.name))
+        needed = {file.key for file in needed_from(files, self._result.until_ns)}
         for plan in plans:
-            if not arrived[plan.name.date] and not self._is_there(plan):
-                self._ship(plan)
-                report(self._done)
-        self._finish(known)
+            if not (arrived[plan.name.date] or self._bring(plan, is_known=plan.name.date in days, report=report)):
+                needed |= {file.key for file in plan.near}
+        self._finish(known, keys - needed)
 
-    def _compacted(self) -> set[str]:
-        """Returns the days of which compaction has removed bins. It waited until they were shipped, so these days are
-        not checked again."""
-        of_rack = list_sealed(self._store.path, "thinned", FileSelection(self._found.name.rack)).files
-        return {file.path.parent.parent.name.removeprefix("date=") for file in of_rack}
-
-    def _plans(self) -> Iterator[PartitionPlan]:
-        """Yields the plan of each complete day with bins, in order."""
+    def _files(self) -> tuple[list[ShippedFile], list[str]]:
+        """Those that days are detected in, and lines that say which of them are damaged or were set aside."""
         of_switches, damaged = list_switch_files(self._store.path, self._found.name.rack, self._settings.own)
-        files = [self._local(of) for of in self._found.files if of.table in TABLES]
-        files += [self._local(of) for of in of_switches]
+        files = [self._local(of) for of in [*self._found.files, *of_switches] if of.table in NEEDED]
         lacking = [*self._found.damaged, *self._found.set_aside, *damaged]
-        missing = [f"{key_of(Path(one.path))}: {one.reason}" for one in lacking]
+        return files, [f"{key_of(Path(one.path))}: {one.reason}" for one in lacking]
+
+    def _plans(self, files: list[ShippedFile], missing: list[str]) -> Iterator[PartitionPlan]:
+        """Of each complete day that has bins, in their order."""
         for date in sorted({date for file in files if file.table == "bins" for date in _dates(file)}):
             if start_of(date) + DAY_NS <= self._result.until_ns:
                 name = PartitionName(date, *self._found.name)
@@ -128,17 +136,32 @@ class _HostBursts:
             size = of.file.path.stat().st_size
         return ShippedFile(of.table, of.key, size, f"xxh3:{name.digest}", 0, name.first_ns, name.last_ns)
 
-    def _is_there(self, plan: PartitionPlan) -> bool:
-        """Whether the target has the result of this plan, even if the ledger was lost."""
+    def _bring(self, plan: PartitionPlan, report: Report, *, is_known: bool) -> bool:
+        """Whether the target has what a plan gives, though the ledger was lost, or has it now. IS_KNOWN: whether this
+        store has shipped the day before. What was made of files that are no longer here is not replaced by less."""
         record = read_record(self._target, plan.name)
-        if record is None or not plan.is_done(record):
-            return False
-        self._note(plan, record)
-        self._result.there += len(record.rows)
-        return True
+        if record is not None:
+            gone, more = ([], []) if plan.is_done(record) else differences(self._target, plan, record)
+            if plan.is_done(record) or (gone and not more):
+                self._note(plan, record)
+                self._result.there += len(record.rows)
+                return True
+            if gone and not (is_known and self._are_replaced(gone)):
+                self._miss(plan, MburstError(f"{self._target.name}: {plan.name} {MADE_OF_OTHERS}", OTHERS_HINT))
+                return False
+        is_shipped = self._ship(plan, is_new=record is None)
+        report(self._done)
+        return is_shipped
 
-    def _ship(self, plan: PartitionPlan) -> None:
-        """Detect a day and put its result. An error in its files does not affect other days."""
+    def _are_replaced(self, gone: list[ShippedFile]) -> bool:
+        """Whether files are gone since what they have was recorded again."""
+        with self._store.connect(since_ns=0, until_ns=0) as con, readable(con):  # rows about recordings alone
+            counting = {writer for (writer,) in con.execute("SELECT DISTINCT writer_id FROM recordings").fetchall()}
+        return all(file.table in MEASURED and writer_of(file) not in counting for file in gone)
+
+    def _ship(self, plan: PartitionPlan, *, is_new: bool) -> bool:
+        """Whether a day was detected and put. What goes wrong with its files costs this day alone. The plan of one that
+        IS_NEW says that it was to be; of another one it is that of its record until there are new tables."""
         name, used = plan.name, time.process_time()
         if any(one.host is None for one in list_records(self._target, name.date, name.rack)):
             self._miss(
@@ -148,14 +171,17 @@ class _HostBursts:
                     "detect it with `mburst fleet detect --split host` into a place of its own",
                 ),
             )
-            return
-        self._target.replace(name.plan_key, plan.to_json())
+            return False
+        if is_new:
+            self._target.replace(name.plan_key, plan.to_json())
         near = NearRows() if plan.with_rows else None
         try:
             found = detected(plan, self._paths, self._store.path, near.take if near else None)
         except MburstError as error:
             self._miss(plan, error)
-            return
+            return False
+        if not is_new:
+            self._target.replace(name.plan_key, plan.to_json())
         record = put(self._target, plan, found, time.process_time() - used, near)
         self._note(plan, record)
         if record.unfit_ports:
@@ -163,6 +189,7 @@ class _HostBursts:
             self._miss(plan, MburstError(f"{self._found.name}: {left_out}", UNFIT_HINT))
         self._result.sent += len(record.rows)
         self._result.sent_bytes += sum(file.bytes for file in self._new[-len(record.rows) :])
+        return True
 
     def _paths(self, files: Iterable[ShippedFile]) -> dict[str, list[Path]]:
         """Returns the paths of a plan's files by table."""
@@ -172,7 +199,7 @@ class _HostBursts:
         return dict(found)
 
     def _note(self, plan: PartitionPlan, record: PartitionRecord) -> None:
-        self._days.add(" ".join([plan.name.date, record.digest, *record.unsettled]))
+        self._days.add(" ".join([plan.name.date, plan.digest(record.unsettled), *record.unsettled]))
         for table, digest in record.sha256.items():
             key = plan.name.key(table)
             size = len(self._target.get(key))
@@ -184,15 +211,15 @@ class _HostBursts:
         self._done.troubles.append(error)
         self._result.missing.append(f"{plan.name.date}: {error}")
 
-    def _finish(self, known: list[ReceiptName]) -> None:
-        """Write a receipt of the new files or, if it is due, of none."""
+    def _finish(self, known: list[ReceiptName], done: set[str]) -> None:
+        """A receipt of what is new, or that nothing is. DONE: the keys of files that no day takes any more."""
         newest_ns = max((name.written_ns for name in known), default=0)
         beat_ns = self._settings.every_ns or BEAT_NS
         if self._new or time.time_ns() - newest_ns > beat_ns // 2:
             receipt = self._receipt()
             key = receipts.write_receipt(self._target, receipt)
             self._result.receipts.append(key)
-            self._ledger.add(key, self._days)
+            self._ledger.add(key, self._days | done)
         self._ledger.write()
 
     def _receipt(self) -> Receipt:

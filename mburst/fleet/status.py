@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ..units import format_duration
 from . import DETECTED
 from .plan import DAY_NS, NEAR_NS
-from .receipts import DamagedReceipt, Receipt, ReceiptName, list_receipts, read_receipt
+from .receipts import DamagedReceipt, Receipt, ReceiptName, list_receipts, newest_receipt
 from .ship import BEAT_NS
 from .target import FleetTarget
 
@@ -49,28 +49,10 @@ def status(
     for name in list_receipts(target, rack):
         names.setdefault((name.rack, name.host), []).append(name)
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(lambda of: _newest(target, of, damaged), names.values()))
+        found = list(pool.map(lambda of: newest_receipt(target, of, damaged), names.values()))
     return sorted(
         _status(receipt, len(of), now) for receipt, of in zip(found, names.values(), strict=True) if receipt is not None
     )
-
-
-def _newest(
-    target: FleetTarget, names: Iterable[ReceiptName], damaged: Callable[[DamagedReceipt], None]
-) -> Receipt | None:
-    """Returns the newest of one host's receipts. Within a second, the time in the receipts decides."""
-    newest: Receipt | None = None
-    for name in sorted(names, key=lambda name: name.written_ns, reverse=True):
-        if newest is not None and name.written_ns < newest.written_ns // 10**9 * 10**9:
-            break
-        try:
-            receipt = read_receipt(target, name)
-        except DamagedReceipt as error:
-            damaged(error)
-            continue
-        if newest is None or receipt.written_ns > newest.written_ns:
-            newest = receipt
-    return newest
 
 
 def _status(receipt: Receipt, count: int, now_ns: int) -> HostStatus:

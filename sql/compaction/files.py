@@ -15,12 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from .. import verified
 from ..format.filenames import MIXED, NS_PER_DAY, SHIPPED, rack_of
 from ..segments import SECOND_COPY, FileSelection, SealedFile, list_hot, list_sealed, second_copies
-from ..shipped import read_ledger
+from ..shipped import SHIPPED_TABLES, read_ledger
 from ..tables import ORDER
 from .rules import FOLLOWED_NS, SETTLED_NS, Detail
 
@@ -150,7 +149,7 @@ def compactable(store: Path, known: dict[str, Writer], needed: set[DayName], now
     Raises OSError."""
     days: dict[DayName, DayFiles] = defaultdict(DayFiles)
     bins: dict[DayName, list[SealedFile]] = defaultdict(list)
-    shipped = _shipped(store)
+    shipped = [_Arrived(read_ledger(path)) for path in sorted((store / SHIPPED).glob("*.json"))]
     for table in ORDER:
         listed = _Listed(store, table)
         for file in listed.files:
@@ -161,7 +160,7 @@ def compactable(store: Path, known: dict[str, Writer], needed: set[DayName], now
                 name = _hour_of(file, name)
             if file.path in listed.doubled:
                 days[name].damaged.append(f"{file.path}: {SECOND_COPY}")
-            elif not listed.is_settled(file, known, name) or not all(_arrived(file, ledger) for ledger in shipped):
+            elif not (listed.is_settled(file, known, name) and all(of.has_arrived(table, file) for of in shipped)):
                 days[name].leave(table, file, known.get(file.name.segment.writer))
             else:
                 days[name].files[table].append(file)
@@ -245,28 +244,18 @@ def _hour_of(file: SealedFile, name: DayName) -> DayName:
     return replace(name, hour=min(max(0, (file.name.first_ns - name.start_ns) // NS_PER_HOUR), 23))
 
 
-def _shipped(store: Path) -> list[set[str]]:
-    """What has arrived according to the ledgers of shippers, by target: keys of files, and RACK/HOST/DATE (as in their
-    keys) if the bursts of a day were shipped."""
-    ledgers = map(read_ledger, sorted((store / SHIPPED).glob("*.json")))
-    return [{_arrival(receipt, key) for receipt, keys in ledger.items() for key in keys} for ledger in ledgers]
+class _Arrived:
+    """What a ledger of shippers says has arrived: keys of files. Where bursts are shipped, those of files that no day
+    takes any more whose bursts have not arrived."""
 
+    def __init__(self, ledger: Mapping[str, set[str]]) -> None:
+        self._keys = set[str]().union(*ledger.values())
+        self._tables = ledger.get(SHIPPED_TABLES)
 
-def _arrival(receipt: str, key: str) -> str:
-    """The key of a file unchanged; for "DATE DIGEST", the date with the rack and host of the receipt."""
-    date, is_day, _ = key.partition(" ")
-    return "/".join([*receipt.split("/")[1:3], date]) if is_day else key
-
-
-def _arrived(file: SealedFile, ledger: set[str]) -> bool:
-    """Whether a file, or the bursts of its day, has arrived; files that were compacted from such files have."""
-    date, rack = file.path.parent.parent.name.removeprefix("date="), file.path.parent.name
-    key, host = "/".join(file.path.parts[-4:]), quote(file.name.segment.host, safe="")
-    if host:
-        is_day = f"{rack}/host={host}/{date}" in ledger
-    else:  # the file is of any host
-        is_day = any(day.startswith(f"{rack}/") and day.endswith(f"/{date}") for day in ledger)
-    return file.name.segment.compacted > 0 or key in ledger or is_day
+    def has_arrived(self, table: str, file: SealedFile) -> bool:
+        """Whether FILE of TABLE has, or is not shipped; what was compacted from such files has."""
+        is_shipped = self._tables is None or table in self._tables
+        return file.name.segment.compacted > 0 or not is_shipped or "/".join(file.path.parts[-4:]) in self._keys
 
 
 def _verify(day: DayFiles) -> None:

@@ -157,6 +157,22 @@ def test_hosts_that_are_behind_are_stated(target: Path, tmp_path: Path) -> None:
     assert names == {""}
 
 
+def test_a_damaged_receipt_makes_its_rack_incomplete(target: Path, done: Path, tmp_path: Path) -> None:
+    """What it states is not known. What was detected with it before is not replaced by less."""
+    shutil.copytree(target, tmp_path / "target")
+    shutil.copytree(done, tmp_path / "done")
+    [receipt] = (tmp_path / "target" / "shipped" / "rack=r1" / "host=b").iterdir()
+    receipt.write_bytes(receipt.read_bytes() + b" ")
+    heard: list[Exception] = []
+    assert not detected(tmp_path / "target", tmp_path / "done", DATES[0], damaged=heard.append).outcomes
+    assert files(tmp_path / "done") == files(done) and len(heard) == 1
+    found = detected(tmp_path / "target", tmp_path / "fresh", DATES[0])
+    assert [str(name) for name in found.incomplete] == ["2026-11-20 rack r1"]
+    key = receipt.relative_to(tmp_path / "target").as_posix()
+    lacking = {(row["host"], row["reason"]) for row in rows(tmp_path / "fresh", "incomplete")}
+    assert lacking == {("b", "never shipped"), (None, f"{key}: a damaged receipt")}
+
+
 def test_from_a_bucket_into_a_bucket(done: Path, target: Path, s3: None, tmp_path: Path) -> None:
     """The results have the same bytes; a second call detects nothing again."""
     there, into = open_target(f"s3://{BUCKET}/rows"), open_target(f"s3://{BUCKET}/results")

@@ -18,6 +18,7 @@ from storelib import sealed_files
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.errors import UsageError
+from mburst.fleet.plan import HostOf
 from mburst.fleet.receipts import read_receipts
 from mburst.fleet.results import TABLES
 from mburst.fleet.ship import Shipped, ShipSettings, ship
@@ -207,8 +208,23 @@ def test_both_levels_in_one_target(
     assert answers[0] == answers[1] and ",2," in answers[0]
 
 
-def test_two_calls_of_level_bursts_at_once(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
-    """Each call ships everything or leaves it to the other; the same objects arrive as from one call."""
+def test_detection_leaves_what_a_host_ships_itself(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+    """A host that shipped all rows before, or that an inventory expects to ship: its day is not replaced by less."""
+    shipped(small, tmp_path / "all")
+    fill(small, {"a": [(50, 10)]}, start=START + DAY + 3 * HOUR, length=HOUR)
+    fill(small, {"a": []}, start=START + 2 * DAY + HOUR, length=HOUR)
+    sent(ship_bursts(small, target, SETTINGS))
+    before = files(tmp_path / "results")
+    for ship_all in (tmp_path / "all", tmp_path / "empty"):
+        expected = {HostOf("r1", host) for host in "abc"}
+        detected(ship_all, tmp_path / "results", DATES[1], inventory=expected)
+        assert files(tmp_path / "results").items() >= before.items()
+        lacking = {row["host"] for row in rows(tmp_path / "results", "incomplete")}
+        assert lacking == {"b", "c"} and plain(rows(tmp_path / "results", "bursts")) == of_whole(small)
+
+
+def test_two_at_once(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+    """Each ships all or leaves to the other; what arrives is what one ships."""
     ship_bursts(small, open_target(tmp_path / "alone"), SETTINGS)
     shutil.rmtree(small.path / "shipped")
     with ThreadPoolExecutor(2) as pool:

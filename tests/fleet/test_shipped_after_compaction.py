@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compactionlib import DAY, S, compacted, days_of_bursts, incast, recorded
-from fleetlib import detected
+from compactionlib import DAY, MS, S, compacted, days_of_bursts, incast, quiet, recorded, together
+from fleetlib import detected, files, of_whole, plain
 from fleetlib import rows as rows_of
+from storelib import sealed_files
 
+from mburst.__main__ import main
 from mburst.fleet import receipts
 from mburst.fleet.ship import ShipSettings, ship
 from mburst.fleet.ship_bursts import ship_bursts
@@ -19,6 +21,7 @@ from mburst.sql.compaction.rules import DAY_NS, SETTLED_NS
 
 pytest.importorskip("obstore")
 
+HOUR = 3600 * S
 NOON = DAY + DAY_NS // 2
 LOST = "rows from 2024-10-04 11:59:40.000000 to 2024-10-04 12:00:29.990000 were compacted before they were shipped"
 
@@ -84,3 +87,102 @@ def test_compaction_waits_from_the_first_call_on(tmp_path: Path) -> None:
     assert ship(made, target, ShipSettings()).troubles == []
     assert newest(target, "host-r0").compacted_ns is None
     assert len(compacted(made).days) == 3
+
+
+def of_day(store: StoreFolder, day: int, name: str = "", **more: Any) -> None:
+    """A recording from noon of a day to 2 o'clock, with bursts at noon and across midnight."""
+    noon = NOON + day * DAY_NS
+    midnight = noon + DAY_NS // 2
+    pieces = (quiet(noon, 10), incast(noon + S), incast(midnight - 5 * MS, 12), quiet(midnight + 2 * HOUR, 10))
+    recorded(store, name or f"day-{day}", *together(*pieces), host="h", **more)
+
+
+def shipped_days(folder: Path) -> tuple[StoreFolder, FleetTarget]:
+    """A store of a host whose days have been shipped as bursts, and to where."""
+    store, target = StoreFolder.create(folder / "store"), open_target(folder / "results")
+    for day in range(2):
+        of_day(store, day)
+    recorded(store, "later", *quiet(DAY + 2 * DAY_NS + HOUR, 10), host="h")
+    [host] = ship_bursts(store, target, ShipSettings("bursts")).hosts
+    assert host.sent and host.until_ns == DAY + 2 * DAY_NS
+    return store, target
+
+
+@pytest.mark.parametrize(("everything_ns", "is_lost"), [(0, False), (DAY_NS, True)])
+def test_days_that_are_shipped_beside_compaction_have_bursts_across_midnight_once(
+    tmp_path: Path, everything_ns: int, is_lost: bool
+) -> None:
+    """Compaction leaves what the day behind still takes; days beside what it took stay as they arrived."""
+    store, target = StoreFolder.create(tmp_path / "store"), open_target(tmp_path / "results")
+    merged = 0
+    for day in range(3):
+        of_day(store, day)
+        ship_bursts(store, target, ShipSettings("bursts"))
+        if is_lost:
+            next((store.path / "shipped").iterdir()).unlink()
+            ship_bursts(store, target, ShipSettings("bursts"))
+        merged += len(compacted(store, DAY + (day + 1) * DAY_NS + SETTLED_NS, everything_ns=everything_ns).days)
+    ship_bursts(store, target, ShipSettings("bursts"))
+    assert merged >= 1, "it does not wait for ever"
+    found = rows_of(tmp_path / "results", "bursts")
+    assert len(found) == 6 and plain(found) == of_whole(store)
+    assert rows_of(tmp_path / "results", "incomplete") == []
+
+
+@pytest.mark.parametrize("by", ["compaction", "repair", "nobody"])
+def test_what_was_shipped_is_not_replaced_by_less(tmp_path: Path, by: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Though more of the day is recorded after that of which it was made is gone: that is an error."""
+    store, target = shipped_days(tmp_path)
+    if by == "compaction":
+        compacted(store, DAY + DAY_NS + SETTLED_NS)
+    elif by == "repair":
+        for path in sealed_files(store, "bins")[:1]:
+            path.write_bytes(path.read_bytes()[:-9])
+        assert ship_bursts(store, target, ShipSettings("bursts")).troubles
+        assert main(["repair", str(store.path)]) == 0
+    before = files(tmp_path / "results")
+    for _ in range(2):
+        assert ship_bursts(store, target, ShipSettings("bursts")).troubles == []
+    assert files(tmp_path / "results") == before
+    recorded(store, "late", *incast(NOON + HOUR), host="h")
+    done = ship_bursts(store, target, ShipSettings("bursts"))
+    if by == "nobody":
+        assert done.troubles == [] and plain(rows_of(tmp_path / "results", "bursts")) == of_whole(store)
+        return
+    assert files(tmp_path / "results") == before
+    [trouble] = map(str, done.troubles)
+    assert "results: 2024-10-04 rack r1 host h was made of files that this store does not have" in trouble
+
+
+def test_two_stores_of_one_host_do_not_replace_each_other(tmp_path: Path) -> None:
+    store, target = shipped_days(tmp_path)
+    before = files(tmp_path / "results")
+    other = StoreFolder.create(tmp_path / "other")
+    for day in range(2):
+        of_day(other, day, f"other-{day}")
+    for _ in range(2):
+        troubles = ship_bursts(other, target, ShipSettings("bursts")).troubles
+        assert len(troubles) == 2 and all("was made of files" in str(trouble) for trouble in troubles)
+        assert ship_bursts(store, target, ShipSettings("bursts")).troubles == []
+        assert files(tmp_path / "results") == before
+
+
+def test_what_is_recorded_again_replaces(tmp_path: Path) -> None:
+    """A recording that was broken off, whose files the next attempt has removed."""
+    store, target = StoreFolder.create(tmp_path / "store"), open_target(tmp_path / "results")
+    of_day(store, 0, "attempt", complete=False)
+    of_day(store, 1)
+    ship_bursts(store, target, ShipSettings("bursts"))
+    for path in store.path.rglob("*.parquet"):
+        if b"attempt" in path.read_bytes():
+            path.unlink()
+    recorded(store, "again", *together(incast(NOON), incast(NOON + S)), host="h")
+    assert ship_bursts(store, target, ShipSettings("bursts")).troubles == []
+    assert plain(rows_of(tmp_path / "results", "bursts")) == of_whole(store)
+
+
+def test_tables_that_are_not_shipped_wait_for_nobody(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    days_of_bursts(store)
+    ship(store, open_target(tmp_path / "target"), ShipSettings(tables=("recordings", "bins")))
+    assert len(compacted(store).days) == 3 and len(sealed_files(store, "sources")) == 3

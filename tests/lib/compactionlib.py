@@ -28,11 +28,16 @@ Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]  # of bins and of sende
 
 
 def recorded(
-    store: StoreFolder, name: str, bins: list[dict[str, Any]], senders: list[dict[str, Any]], **more: Any
+    store: StoreFolder,
+    name: str,
+    bins: list[dict[str, Any]],
+    senders: list[dict[str, Any]],
+    host: str | None = None,
+    **more: Any,
 ) -> None:
     """Adds a recording of an interface; its bins and senders are sealed in several segments of the first day."""
     writer = f"{zlib.crc32(name.encode()):012x}"
-    lane = {"recording_id": name, "host": f"host-{name}", "rack": "r1", "interface": "eth0"}
+    lane = {"recording_id": name, "host": host or f"host-{name}", "rack": "r1", "interface": "eth0"}
     of = {"bin_ns": MS, "source_bin_ns": MS, "link_bps": LINK, "boot_id": "boot", "writer_id": writer, **more}
     of |= {"capture_id": f"capture-{name}"}
     with mock.patch.object(filenames, "new_segment", lambda host, writer, number: Segment(host, DAY, writer, number)):
