@@ -186,9 +186,12 @@ def day_of(text: str, now_ns: int) -> str:
     if text == "last":
         return date_of(now_ns - DAY_NS)
     try:
-        return datetime.strptime(text, "%Y-%m-%d").strftime("%Y-%m-%d")
+        day = datetime.strptime(text, "%Y-%m-%d")
     except ValueError:
         raise UsageError(f"invalid day {text!r}", "examples: last, 2026-11-20") from None
+    if not 1970 <= day.year < 2100:  # packets of other years are in no bin
+        raise UsageError(f"invalid day {text!r}: not of the years 1970 to 2099", "examples: last, 2026-11-20")
+    return day.strftime("%Y-%m-%d")
 
 
 def date_of(ts_ns: int) -> str:

@@ -227,6 +227,7 @@ def test_results_have_one_definition(target: Path, done: Path, tmp_path: Path) -
     ("words", "message"),
     [
         (["--day", "yesterday"], "invalid day 'yesterday' (examples: last, 2026-11-20)"),
+        (["--day", "0001-01-01"], "invalid day '0001-01-01': not of the years 1970 to 2099 (examples"),
         (["--conf", "a=b"], "--conf is a setting of Spark"),
         (["--jobs", "0"], "invalid number of processes 0"),
         (["--master", "local[2]", "--jobs", "2"], "--jobs is of this machine"),
