@@ -17,7 +17,16 @@ from ..agent.schedule.reports import last_period
 from ..errors import MburstError, UsageError
 from ..sql import resulting
 from .plan import DAY_NS, HostOf, date_of, day_of, start_of
-from .results import PORT_TABLES, TABLES, PartitionName, PartitionRecord, list_plans, list_records, read_record
+from .results import (
+    PORT_TABLES,
+    TABLES,
+    DamagedRecord,
+    PartitionName,
+    PartitionRecord,
+    list_plans,
+    list_records,
+    read_record,
+)
 from .target import FleetTarget, NoSuchObject
 
 if TYPE_CHECKING:
@@ -89,9 +98,9 @@ def last_days(span: str, now_ns: int) -> AskedDays:
 def opened(
     results: FleetTarget, days: AskedDays, inventory: Iterable[HostOf] = (), scratch: str | None = None
 ) -> Iterator[FleetDatabase]:
-    """Yields the results of DAYS and of the BACK_DAYS before them. Results in a bucket are copied for this time to a
-    folder below SCRATCH (None: the folder of temporary files). Raises MburstError if there are no results of DAYS."""
-    records, undetected = _records(results, days)
+    """The results of DAYS and of BACK_DAYS before them. Those of a bucket are copied to a folder below SCRATCH (None:
+    that of temporary files) meanwhile. Raises MburstError where there is no result of DAYS."""
+    records, undetected, unread = _records(results, days)
     with (
         tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch) as folder,
         ThreadPoolExecutor(_THREADS) as pool,
@@ -101,7 +110,8 @@ def opened(
         if not {record.date for record, _ in sound} & {*days.dates}:
             asked = " to ".join(dict.fromkeys((days.dates[0], days.dates[-1])))
             raise MburstError(
-                f"{results.name}: no results of {asked}" + "".join(f"; {of}" for of in found if isinstance(of, str)),
+                f"{results.name}: no results of {asked}"
+                + "".join(f"; {of}" for of in [*unread, *found] if isinstance(of, str | DamagedPartition)),
                 "`mburst fleet detect TARGET --day DATE -o RESULTS` makes them",
             )
         tables = {
@@ -115,7 +125,7 @@ def opened(
         divided = {(record.date, record.rack) for record, _ in sound if record.host is not None}
         con = resulting.connect(tables, (days.since_ns, days.until_ns), _table(inventory), divided)
         with con:
-            damaged = [
+            damaged = unread + [
                 DamagedPartition(record.name, of)
                 for record, of in zip(records, found, strict=True)
                 if isinstance(of, str)
@@ -123,30 +133,45 @@ def opened(
             yield FleetDatabase(con, [record for record, _ in sound], undetected, damaged)
 
 
-def _records(results: FleetTarget, days: AskedDays) -> tuple[list[PartitionRecord], list[PartitionName]]:
-    """Returns the records of all dates, and the partitions of DAYS without a record."""
+def _records(
+    results: FleetTarget, days: AskedDays
+) -> tuple[list[PartitionRecord], list[PartitionName], list[DamagedPartition]]:
+    """The records of all dates, the partitions of DAYS that have none, and those whose record is damaged."""
     names = [name for date in days.all_dates for name in list_records(results, date)]
     planned = {name for date in days.dates for name in list_plans(results, date)}
+
+    def read(name: PartitionName) -> PartitionRecord | DamagedPartition | None:
+        try:
+            return read_record(results, name)
+        except DamagedRecord as error:
+            return DamagedPartition(name, f"{error} ({error.hint})")
+
     with ThreadPoolExecutor(_THREADS) as pool:
-        records = [record for record in pool.map(lambda name: read_record(results, name), names) if record]
-    undetected = planned - {record.name for record in records}
-    return records, sorted(undetected, key=lambda name: (name.date, name.rack, name.host or ""))
+        found = [of for of in pool.map(read, names) if of]
+    undetected = planned - {of.name for of in found}
+    return (
+        [of for of in found if isinstance(of, PartitionRecord)],
+        sorted(undetected, key=lambda name: (name.date, name.rack, name.host or "")),
+        [of for of in found if isinstance(of, DamagedPartition)],
+    )
 
 
 def _files(results: FleetTarget, record: PartitionRecord, folder: Path) -> dict[str, Path] | str:
     """Returns the files of a partition by table, verified by the SHA-256 in RECORD, or the reason why one cannot be
     used."""
     found = {}
+    remedy = f"(remove {record.name.record_key}, and detect again)"
     for table in record.tables:
         key = record.name.key(table)
         try:
             path = _local(results, key, folder)
             if _sha256(path) != record.sha256[table]:
-                return f"{results.place(key)}: damaged: the content does not have the SHA-256 of its partition's record"
+                damaged = "damaged: the content does not have the SHA-256 of its partition's record"
+                return f"{results.place(key)}: {damaged} {remedy}"
         except NoSuchObject as error:
-            return str(error)
+            return f"{error} {remedy}"
         except OSError as error:
-            return f"{results.place(key)}: cannot read: {error.strerror}"
+            return f"{results.place(key)}: cannot read: {error.strerror} {remedy}"
         except KeyError:
             return f"{record.name}: of an older mburst, without the table {table}: detect it again"
         found[table] = path

@@ -18,7 +18,7 @@ from .. import interrupting
 from ..errors import MburstError
 from ..python import without_pandas
 from .plan import PartitionPlan, differences
-from .results import PartitionName, PartitionRecord, read_record
+from .results import PartitionName, PartitionRecord, sound_record
 from .target import FleetTarget
 from .task import PartitionOutcome, carry_out
 
@@ -49,7 +49,7 @@ def detect_day(
     for plan in plans:
         if plan.behind or plan.missing:
             incomplete.append(plan.name)
-        record = read_record(results, plan.name)
+        record = sound_record(results, plan.name)
         if record is not None and (plan.is_done(record) or _stays(results, plan, record)):
             done.append(plan.name)
         else:

@@ -123,7 +123,7 @@ class PartitionRecord(NamedTuple):
 
     @classmethod
     def from_json(cls, place: str, content: bytes) -> PartitionRecord:
-        """Returns the record in an object. Raises MburstError, which names PLACE."""
+        """What an object says. Raises DamagedRecord that names PLACE."""
         try:
             facts = json.loads(content.decode("utf-8", "surrogatepass"))
             if facts.pop("format") != FORMAT:
@@ -133,9 +133,11 @@ class PartitionRecord(NamedTuple):
                 raise ValueError
             return record
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise MburstError(
-                f"{place}: damaged: not the record of a partition", "remove it, and detect again"
-            ) from None
+            raise DamagedRecord(f"{place}: damaged: not the record of a partition", "detect again") from None
+
+
+class DamagedRecord(MburstError):
+    """A record that does not say what was written."""
 
 
 def open_results(results: FleetTarget, definition: BurstDefinition) -> None:
@@ -189,10 +191,22 @@ def _marker(definition: BurstDefinition) -> bytes:
 
 
 def read_record(results: FleetTarget, name: PartitionName) -> PartitionRecord | None:
-    """Returns the record of a partition, None if it was not detected. Raises TargetError, and MburstError."""
+    """What was detected of a partition; None where it was not. Raises TargetError, and DamagedRecord."""
+    place = results.place(name.record_key)
     try:
-        return PartitionRecord.from_json(results.place(name.record_key), results.get(name.record_key))
+        record = PartitionRecord.from_json(place, results.get(name.record_key))
     except NoSuchObject:
+        return None
+    if record.name != name:
+        raise DamagedRecord(f"{place}: damaged: the record of another partition, {record.name}", "detect again")
+    return record
+
+
+def sound_record(results: FleetTarget, name: PartitionName) -> PartitionRecord | None:
+    """The same; None also where the record is damaged: what is detected again replaces it. Raises TargetError."""
+    try:
+        return read_record(results, name)
+    except DamagedRecord:
         return None
 
 

@@ -38,7 +38,7 @@ from .plan import (
     writer_of,
 )
 from .receipts import Receipt, ReceiptName, ShippedFile
-from .results import NearRows, PartitionName, PartitionRecord, list_records, open_results, read_record
+from .results import NearRows, PartitionName, PartitionRecord, list_records, open_results, sound_record
 from .sealed import HostFiles, SealedTableFile, key_of, list_switch_files
 from .ship import (
     BEAT_NS,
@@ -139,7 +139,7 @@ class _HostBursts:
     def _bring(self, plan: PartitionPlan, report: Report, *, is_known: bool) -> bool:
         """Whether the target has what a plan gives, though the ledger was lost, or has it now. IS_KNOWN: whether this
         store has shipped the day before. What was made of files that are no longer here is not replaced by less."""
-        record = read_record(self._target, plan.name)
+        record = sound_record(self._target, plan.name)
         if record is not None:
             gone, more = ([], []) if plan.is_done(record) else differences(self._target, plan, record)
             if plan.is_done(record) or (gone and not more):

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 from ..errors import MburstError
 from .plan import PartitionPlan, read_plan
-from .results import PartitionName, PartitionRecord, list_records, read_record
+from .results import PartitionName, PartitionRecord, list_records, sound_record
 from .target import FleetTarget, open_target
 from .task import PartitionOutcome
 
@@ -54,7 +54,7 @@ def _plans(results: FleetTarget, keys: list[str]) -> dict[PartitionName, Partiti
 def _new(results: FleetTarget, left: dict[PartitionName, PartitionPlan]) -> list[PartitionRecord]:
     """Returns the records of partitions in LEFT that are done by the present plan, not by an older one."""
     there = {name for date in {name.date for name in left} for name in list_records(results, date)} & left.keys()
-    records = (read_record(results, name) for name in sorted(there, key=str))
+    records = (sound_record(results, name) for name in sorted(there, key=str))
     return [record for record in records if record is not None and left[record.name].is_done(record)]
 
 

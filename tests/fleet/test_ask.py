@@ -8,7 +8,7 @@ import json
 import shutil
 
 import pytest
-from fleetlib import DATES, HOSTS
+from fleetlib import DATES, HOSTS, detected, files
 
 from mburst.__main__ import main
 from mburst.analysis.model import stats
@@ -112,6 +112,23 @@ def test_damaged_results_are_named_and_left_out(done, capfd, tmp_path, harm):
     rows, err = ask(capfd, tmp_path / "results", "worst_hosts", "--day", DATES[0], code=1)
     assert {row["rack"] for row in rows} == {rack for rack, _ in HOSTS} - {"r1"}
     assert err.count("\n") == 1 and str(path) in err
+    record = f"partitions/date={DATES[0]}/rack=r1/rack.json"
+    assert f"(remove {record}, and detect again)" in err and (tmp_path / "results" / record).exists()
+
+
+@pytest.mark.parametrize("harm", ["cut", "other"])
+def test_a_damaged_record_costs_its_partition_and_is_detected_again(done, ports_target, capfd, tmp_path, harm):
+    """Also one that is of another partition, whose rows would count twice."""
+    shutil.copytree(done, tmp_path / "results")
+    folder = tmp_path / "results" / "partitions" / f"date={DATES[0]}"
+    path = folder / "rack=r1" / "rack.json"
+    path.write_bytes(path.read_bytes()[:-9] if harm == "cut" else (folder / "rack=r2" / "rack.json").read_bytes())
+    rows, err = ask(capfd, tmp_path / "results", "worst_hosts", "--day", DATES[0], code=1)
+    assert {row["rack"] for row in rows} == {rack for rack, _ in HOSTS} - {"r1"} and len(rows) == 2
+    assert err.count("\n") == 1 and f"{path}: damaged: " in err and "(detect again)" in err
+    assert len(detected(ports_target, tmp_path / "results", DATES[0]).outcomes) == 1
+    assert files(tmp_path / "results") == files(done)
+    assert ask(capfd, tmp_path / "results", "worst_hosts", "--day", DATES[0])[1] == ""
 
 
 @pytest.mark.parametrize(
