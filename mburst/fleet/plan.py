@@ -274,20 +274,24 @@ class _Shipped:
         newest: dict[str, ReceiptName] = {name.host: name for name in sorted(names, key=lambda of: of.written_ns)}
         wanted = [name for name in names if name.written_ns >= since_ns or newest[name.host] is name]
 
-        self._damaged: list[ReceiptName] = []
+        self._unknown: dict[str, str] = {}  # lines that say of which files nothing is known, and the host of each
 
         def read(name: ReceiptName) -> Receipt | None:
             try:
                 return read_receipt(target, name)
             except DamagedReceipt as error:
                 damaged(error)
-                self._damaged.append(name)
+                self._unknown[f"{name.key}: a damaged receipt"] = name.host
                 return None
+
+        def differ(error: DamagedReceipt, file: ShippedFile) -> None:
+            damaged(error)
+            self._unknown[f"{error}"] = _host_of(file) or ""
 
         with ThreadPoolExecutor(_THREADS) as pool:
             receipts = [receipt for receipt in pool.map(read, wanted) if receipt is not None]
         receipts.sort(key=lambda receipt: receipt.written_ns)
-        self.files = files_of(receipts)
+        self.files = files_of(receipts, differ)
         self._shippers = {file.key: receipt.host for receipt in receipts for file in receipt.files}
         self.newest = {receipt.host: receipt for receipt in receipts}
         self.hosts = {*newest}
@@ -298,8 +302,8 @@ class _Shipped:
         return _host_of(file) or self._shippers[file.key]
 
     def unknown(self, hosts: Collection[str]) -> Iterator[str]:
-        """A line for each receipt of HOSTS whose files are not known."""
-        yield from (f"{name.key}: a damaged receipt" for name in self._damaged if name.host in hosts)
+        """A line for each receipt of HOSTS that is damaged, and each file that receipts state different content of."""
+        yield from (line for line, host in self._unknown.items() if host in ("", *hosts))
 
     def collectors(self) -> set[str]:
         """Returns the hosts that shipped files but recorded none of them."""

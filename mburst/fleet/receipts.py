@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 from ..errors import MburstError
 from ..sql.format.filenames import SHIPPED, rack_folder, rack_of
 from ..typed import is_typed
-from .target import FleetTarget, TargetError
+from .target import FleetTarget
 
 FORMAT = 1
 MOST_BYTES = 1 << 26  # largest receipt: some 150,000 files
@@ -204,20 +204,20 @@ def read_receipts(
             damaged(error)
 
 
-def files_of(receipts: Iterable[Receipt]) -> dict[str, ShippedFile]:
-    """Returns the files in RECEIPTS by key, without files that were replaced. Raises TargetError if two receipts state
-    different content for one key."""
+def files_of(
+    receipts: Iterable[Receipt], damaged: Callable[[DamagedReceipt, ShippedFile], None]
+) -> dict[str, ShippedFile]:
+    """The files that RECEIPTS state, by key, without those that were replaced. DAMAGED hears of each that two receipts
+    state different content of: it is left out."""
     found: dict[str, ShippedFile] = {}
     replaced: set[str] = set()
     for receipt in receipts:
         replaced.update(receipt.replaces)
         for file in receipt.files:
-            if found.setdefault(file.key, file).sha256 != file.sha256:
-                raise TargetError(
-                    f"{file.key}: receipts of host {receipt.host} state SHA-256 {found[file.key].sha256} and "
-                    f"{file.sha256}",
-                    "somebody has changed the file or a receipt",
-                )
+            if (before := found.setdefault(file.key, file)).sha256 != file.sha256 and file.key not in replaced:
+                replaced.add(file.key)
+                stated = f"receipts of host {receipt.host} state SHA-256 {before.sha256} and {file.sha256}"
+                damaged(DamagedReceipt(f"{file.key}: {stated}", "somebody has changed the file or a receipt"), file)
     return {key: file for key, file in found.items() if key not in replaced}
 
 

@@ -30,6 +30,7 @@ from mburst.fleet import plan as planning
 from mburst.fleet import task
 from mburst.fleet.detect import local
 from mburst.fleet.plan import HostOf, read_inventory
+from mburst.fleet.receipts import read_receipts, write_receipt
 from mburst.fleet.results import TABLES, PartitionName, read_record
 from mburst.fleet.target import open_target
 from mburst.sql import StoreFolder
@@ -171,6 +172,20 @@ def test_a_damaged_receipt_makes_its_rack_incomplete(target: Path, done: Path, t
     key = receipt.relative_to(tmp_path / "target").as_posix()
     lacking = {(row["host"], row["reason"]) for row in rows(tmp_path / "fresh", "incomplete")}
     assert lacking == {("b", "never shipped"), (None, f"{key}: a damaged receipt")}
+
+
+def test_receipts_that_contradict_each_other_cost_their_rack(target: Path, tmp_path: Path) -> None:
+    """What the file has is not known: it is named, and left out. Other racks are detected."""
+    shutil.copytree(target, tmp_path / "target")
+    place, heard = open_target(tmp_path / "target"), list[Exception]()
+    [said, *_] = read_receipts(place, "r1", "a")
+    [of, *_] = (file for file in said.files if file.table == "sources")
+    write_receipt(place, said._replace(files=(of._replace(sha256="0" * 64),), written_ns=said.written_ns + 10**9))
+    found = detected(tmp_path / "target", tmp_path / "results", DATES[0], damaged=heard.append)
+    assert [(outcome.rack, outcome.error) for outcome in found.outcomes if outcome.error] == []
+    assert len(heard) == 1 and f"{of.key}: receipts of host a state SHA-256" in str(heard[0])
+    assert [str(name) for name in found.incomplete] == ["2026-11-20 rack r1"]
+    assert {row["reason"] for row in rows(tmp_path / "results", "incomplete")} == {str(heard[0])}
 
 
 def test_from_a_bucket_into_a_bucket(done: Path, target: Path, s3: None, tmp_path: Path) -> None:
