@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import interrupting
-from ..errors import MburstError, UsageError
+from ..errors import UsageError
 from ..fleet import UNFIT, UNFIT_HINT
 from ..names import say
 from ..units import format_count, format_duration
 from . import definition as options
+from .fleet_status import nobody_ships
 from .output import write_json_value, write_table
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _run(arguments: argparse.Namespace) -> int:
     for error in damaged:
         say(f"{error} ({error.hint})")
     if not plans:
-        raise MburstError(f"{arguments.target}: no host has shipped here", "`mburst ship STORE TARGET` ships a store")
+        raise nobody_ships(arguments.target, arguments.rack)
     open_results(results, definition)
     found = detect_day(target, results, iter(plans), engine, _Progress(len(plans)) if not arguments.json else _silent)
     if arguments.json:

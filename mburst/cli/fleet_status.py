@@ -43,12 +43,18 @@ def run(arguments: argparse.Namespace) -> int:
     for error in damaged:
         say(f"{error} ({error.hint})")
     if not hosts and not damaged:
-        raise MburstError(f"{arguments.target}: no host has shipped here", "`mburst ship STORE TARGET` ships a store")
+        raise nobody_ships(arguments.target, arguments.rack)
     if arguments.json:
         write_json_value(facts(arguments.target, hosts, damaged))
     else:
         write_table(COLUMNS, map(_row, hosts), sys.stdout)
     return 1 if damaged or any(host.silent for host in hosts) else 0
+
+
+def nobody_ships(target: str, rack: str | None) -> MburstError:
+    """That no host, or none of RACK, has ever shipped."""
+    of_rack = f" of rack {rack}" if rack is not None else ""
+    return MburstError(f"{target}: no host{of_rack} has shipped here", "`mburst ship STORE TARGET` ships a store")
 
 
 def _row(host: HostStatus) -> tuple[Any, ...]:

@@ -212,6 +212,8 @@ def read_inventory(path: Path) -> set[HostOf]:
             rows = csv.DictReader(file)
             if not {"rack", "host"} <= set(rows.fieldnames or ()):
                 raise UsageError(f"{path}: no columns rack and host", "the first line of the file names its columns")
+            if twice := next((name for name in HostOf._fields if (rows.fieldnames or []).count(name) > 1), None):
+                raise UsageError(f"{path}: two columns {twice}", "leave one of them out")
             found = {_listed(row, f"{path}:{rows.line_num}") for row in rows if any(filter(None, row.values()))}
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}") from error

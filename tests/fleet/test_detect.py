@@ -213,6 +213,12 @@ def test_an_inventory_is_a_csv_file(tmp_path: Path, capfd: pytest.CaptureFixture
     assert "hosts.csv: no columns rack and host" in capfd.readouterr().err
 
 
+def test_an_inventory_has_each_column_once(tmp_path: Path) -> None:
+    (tmp_path / "hosts.csv").write_text("rack,host,rack\nr1,a,r2\n")
+    with pytest.raises(UsageError, match=r"hosts\.csv: two columns rack"):
+        read_inventory(tmp_path / "hosts.csv")
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -259,9 +265,11 @@ def test_wrong_arguments_of_detect_are_one_line(
     assert message in err and err.count("\n") == 1
 
 
-def test_a_target_without_hosts_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_target_without_hosts_is_one_line(target: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["fleet", "detect", str(tmp_path / "none"), "-o", str(tmp_path / "results")]) == 1
     assert "none: no host has shipped here" in capfd.readouterr().err
+    assert main(["fleet", "status", str(target), "--rack", "r9"]) == 1
+    assert f"{target}: no host of rack r9 has shipped here" in capfd.readouterr().err
     assert not [*tmp_path.rglob("*.json")]
 
 
