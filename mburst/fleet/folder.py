@@ -119,7 +119,9 @@ def _failing(place: str, doing: str) -> Iterator[None]:
         if isinstance(error, FileNotFoundError) and doing == "read":
             raise NoSuchObject(f"{place}: no such object") from error
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise TargetError(f"{place}: cannot {doing}: {reason}", disk.hint(error.errno)) from error
+        is_gone = isinstance(error, FileNotFoundError)  # what is above it: a store is not at fault
+        hint = "make the folder above it, or mount its disk" if is_gone else disk.hint(error.errno)
+        raise TargetError(f"{place}: cannot {doing}: {reason}", hint) from error
 
 
 def _write(draft: Path, content: bytes) -> None:

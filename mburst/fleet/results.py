@@ -24,6 +24,7 @@ from ..analysis.bursts.find import BurstDefinition
 from ..analysis.partition.detect import PortTables
 from ..errors import MburstError, UsageError
 from ..sql.format.filenames import rack_folder
+from ..sql.store import MARKER as STORE_MARKER
 from ..typed import is_typed
 from .target import FleetTarget, NoSuchObject
 
@@ -141,8 +142,10 @@ class DamagedRecord(MburstError):
 
 
 def open_results(results: FleetTarget, definition: BurstDefinition) -> None:
-    """Begin results of DEFINITION, or continue existing ones. Raises UsageError if they have another definition or
-    RESULTS has other content."""
+    """Begin results of DEFINITION, or go on with them. Raises UsageError where they are of another definition, or where
+    there are rows of stores, which no host could ship there any more."""
+    if results.holds(STORE_MARKER, b"") is not None:
+        raise UsageError(f"{results.name}: has rows of stores, and no results", "name another place for results")
     wanted = _marker(definition)
     found = wanted
     if not results.put_new(MARKER, wanted):

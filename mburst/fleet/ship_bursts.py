@@ -15,10 +15,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from .. import __version__
-from ..errors import MburstError, UsageError
+from ..errors import MburstError
 from ..sql import StoreFolder
 from ..sql.damage import readable
-from ..sql.store import MARKER as STORE_MARKER
 from ..units import format_count
 from . import UNFIT, UNFIT_HINT, receipts
 from .plan import (
@@ -64,11 +63,9 @@ OTHERS_HINT = "they were compacted or set aside here before the others came; or 
 def ship_bursts(
     store: StoreFolder, target: FleetTarget, settings: ShipSettings, report: Report = lambda _: None
 ) -> Shipped:
-    """Detect and ship the complete days of STORE that TARGET does not have. REPORT is called after each day. Raises
-    TargetError if the target cannot be read or written now; the next call continues. Raises UsageError if the target
-    has rows of stores or results of another definition, and as ship.ship does."""
-    if target.holds(STORE_MARKER, b"") is not None:
-        raise UsageError(f"{target.name}: has rows of stores, and no results", "name another place for bursts")
+    """Detect and ship the complete days of STORE that TARGET does not have. REPORT hears after each. Raises TargetError
+    where the target cannot be read or written now: the next call goes on from there. Raises UsageError where the target
+    has rows of stores, or results of another definition, and as ship.ship."""
     asked = replace(settings, tables=TABLES)
     check_hosts(store, target, asked)
     open_results(target, settings.definition)

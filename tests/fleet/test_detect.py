@@ -273,6 +273,16 @@ def test_a_target_without_hosts_is_one_line(target: Path, tmp_path: Path, capfd:
     assert not [*tmp_path.rglob("*.json")]
 
 
+def test_results_are_no_target(target: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """No host could ship there any more."""
+    shutil.copytree(target, tmp_path / "target")
+    words = ["fleet", "detect", tmp_path / "target", "--day", DATES[0], "-o", tmp_path / "none" / ".." / "target"]
+    (tmp_path / "none").mkdir()
+    assert main([*map(str, words)]) == 2
+    assert "target: has rows of stores, and no results (name another place for results)" in capfd.readouterr().err
+    assert not (tmp_path / "target" / "mburst-results.json").exists()
+
+
 def test_results_are_plain_files_with_signed_types(done: Path) -> None:
     """The rack of a row is in the path, as for every reader of such folders."""
     for key in files(done):
