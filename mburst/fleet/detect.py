@@ -62,8 +62,10 @@ def detect_day(
 
 
 def _stays(results: FleetTarget, plan: PartitionPlan, record: PartitionRecord) -> bool:
-    """Whether RECORD was made of files that the plan has not, and of all that it has: what is there is not replaced by
-    less. Raises TargetError."""
+    """Whether RECORD was made of files that an incomplete plan has not, and of all that it has: what is there is not
+    replaced by less. Where receipts were removed, and nothing is missing, that is meant. Raises TargetError."""
+    if not (plan.behind or plan.missing):
+        return False
     gone, more = differences(results, plan, record)
     return bool(gone) and not more
 
