@@ -1,7 +1,7 @@
 """The ledgers of shippers in a store: `shipped/TARGET.json`, one line with the SHA-256 of the rest, and JSON.
 
-mburst/fleet/ledger.py writes it and says what it means; compaction leaves alone what it does not name, but for tables
-that are not shipped."""
+mburst/fleet/ledger.py writes them and defines their meaning; compaction leaves alone what they do not name, except
+tables that are not shipped."""
 
 from __future__ import annotations
 

@@ -98,8 +98,8 @@ def last_days(span: str, now_ns: int) -> AskedDays:
 def opened(
     results: FleetTarget, days: AskedDays, inventory: Iterable[HostOf] = (), scratch: str | None = None
 ) -> Iterator[FleetDatabase]:
-    """The results of DAYS and of BACK_DAYS before them. Those of a bucket are copied to a folder below SCRATCH (None:
-    that of temporary files) meanwhile. Raises MburstError where there is no result of DAYS."""
+    """Yields the results of DAYS and of the BACK_DAYS before them. Results in a bucket are copied for this time to a
+    folder below SCRATCH (None: the folder of temporary files). Raises MburstError if there are no results of DAYS."""
     records, undetected, unread = _records(results, days)
     with (
         tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch) as folder,
@@ -136,7 +136,7 @@ def opened(
 def _records(
     results: FleetTarget, days: AskedDays
 ) -> tuple[list[PartitionRecord], list[PartitionName], list[DamagedPartition]]:
-    """The records of all dates, the partitions of DAYS that have none, and those whose record is damaged."""
+    """Returns the records of all dates, the partitions of DAYS without a record, and those with a damaged record."""
     names = [name for date in days.all_dates for name in list_records(results, date)]
     planned = {name for date in days.dates for name in list_plans(results, date)}
 

@@ -93,7 +93,8 @@ class PartitionPlan:
         return sum(file.bytes for file in self.fetched)
 
     def digest(self, unsettled: Collection[str]) -> str:
-        """Of all that decides the result, when rows about recordings of the writers UNSETTLED alone can change it."""
+        """Returns a digest of everything that decides the result, if only rows about recordings of the writers
+        UNSETTLED can still change it."""
         decides = [file for file in self.near if file.table != "recordings" or writer_of(file) in unsettled]
         evidence = tuple(file for file in self.evidence if file.table != "recordings")
         facts = replace(self, near=tuple(decides), evidence=evidence)._facts()

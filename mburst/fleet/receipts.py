@@ -168,8 +168,8 @@ class DamagedReceipt(MburstError):
 def newest_receipt(
     target: FleetTarget, names: Iterable[ReceiptName], damaged: Callable[[DamagedReceipt], None] = lambda _: None
 ) -> Receipt | None:
-    """The newest of one host's receipts NAMES that is sound; of those of one second, the one that was written last.
-    DAMAGED hears of others. Raises TargetError."""
+    """Returns the newest undamaged receipt of one host's receipts NAMES. Within a second, the time in the receipts
+    decides. DAMAGED is called for each damaged one. Raises TargetError."""
     newest: Receipt | None = None
     for name in sorted(names, key=lambda name: name.written_ns, reverse=True):
         if newest is not None and name.written_ns < newest.written_ns // 10**9 * 10**9:
@@ -207,8 +207,8 @@ def read_receipts(
 def files_of(
     receipts: Iterable[Receipt], damaged: Callable[[DamagedReceipt, ShippedFile], None]
 ) -> dict[str, ShippedFile]:
-    """The files that RECEIPTS state, by key, without those that were replaced. DAMAGED hears of each that two receipts
-    state different content of: it is left out."""
+    """Returns the files in RECEIPTS by key, without files that were replaced. A file for which two receipts state
+    different content is left out, and DAMAGED is called for it."""
     found: dict[str, ShippedFile] = {}
     replaced: set[str] = set()
     for receipt in receipts:

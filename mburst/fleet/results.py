@@ -124,7 +124,7 @@ class PartitionRecord(NamedTuple):
 
     @classmethod
     def from_json(cls, place: str, content: bytes) -> PartitionRecord:
-        """What an object says. Raises DamagedRecord that names PLACE."""
+        """Returns the record in an object. Raises DamagedRecord, which names PLACE."""
         try:
             facts = json.loads(content.decode("utf-8", "surrogatepass"))
             if facts.pop("format") != FORMAT:
@@ -142,8 +142,8 @@ class DamagedRecord(MburstError):
 
 
 def open_results(results: FleetTarget, definition: BurstDefinition) -> None:
-    """Begin results of DEFINITION, or go on with them. Raises UsageError where they are of another definition, or where
-    there are rows of stores, which no host could ship there any more."""
+    """Begin results of DEFINITION, or continue existing ones. Raises UsageError if they have another definition, or if
+    RESULTS has rows of stores or other content."""
     if results.holds(STORE_MARKER, b"") is not None:
         raise UsageError(f"{results.name}: has rows of stores, and no results", "name another place for results")
     wanted = _marker(definition)
@@ -194,7 +194,7 @@ def _marker(definition: BurstDefinition) -> bytes:
 
 
 def read_record(results: FleetTarget, name: PartitionName) -> PartitionRecord | None:
-    """What was detected of a partition; None where it was not. Raises TargetError, and DamagedRecord."""
+    """Returns the record of a partition, None if it was not detected. Raises TargetError, and DamagedRecord."""
     place = results.place(name.record_key)
     try:
         record = PartitionRecord.from_json(place, results.get(name.record_key))
@@ -206,7 +206,7 @@ def read_record(results: FleetTarget, name: PartitionName) -> PartitionRecord | 
 
 
 def sound_record(results: FleetTarget, name: PartitionName) -> PartitionRecord | None:
-    """The same; None also where the record is damaged: what is detected again replaces it. Raises TargetError."""
+    """Returns the same, and None also if the record is damaged: detecting again replaces it. Raises TargetError."""
     try:
         return read_record(results, name)
     except DamagedRecord:

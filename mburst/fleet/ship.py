@@ -133,8 +133,8 @@ def check_hosts(store: StoreFolder, target: FleetTarget, settings: ShipSettings)
 
 
 def begin(store: StoreFolder, target: FleetTarget, settings: ShipSettings, tables: Collection[str]) -> ShipCall:
-    """A call that ships TABLES, or what is detected in them. Of a store that was never shipped to TARGET, compaction
-    waits from now on for what is shipped, and `done` has what was compacted before."""
+    """Begin a call that ships TABLES, or bursts that are detected in them. If the store was never shipped to TARGET,
+    compaction waits for shipping from now on, and `done` reports what was compacted before."""
     call = ShipCall(store, target, settings, ShipLedger(store.path, target.name), Shipped())
     call.ledger.add(SHIPPED_TABLES, tables)
     if call.ledger.is_new:
@@ -163,8 +163,8 @@ def compacted_times(store: StoreFolder, rack: str | None = None) -> tuple[int, i
 
 
 def compacted_before(call: ShipCall, known: Iterable[ReceiptName], rack: str) -> tuple[int, int] | None:
-    """What a receipt says of a host of RACK in compacted_ns: as its newest one of KNOWN does, or, where there is none,
-    as the store is. Raises TargetError."""
+    """Returns compacted_ns for a receipt of a host in RACK: as in the newest readable receipt of KNOWN, or else from
+    the store. Raises TargetError."""
     newest = receipts.newest_receipt(call.target, known)
     return newest.compacted_ns if newest else compacted_times(call.store, rack)
 

@@ -54,8 +54,8 @@ from .ship import (
 from .target import FleetTarget
 from .task import detected, put
 
-TABLES = (*MEASURED, *STATED)  # that bursts are detected in
-NEEDED = (*TABLES, SWITCH, LINKS)  # that days are detected in
+TABLES = (*MEASURED, *STATED)  # tables in which bursts are detected
+NEEDED = (*TABLES, SWITCH, LINKS)  # tables that the detection of a day reads
 MADE_OF_OTHERS = "was made of files that this store does not have, and there are others: nothing was replaced"
 OTHERS_HINT = "they were compacted or set aside here before the others came; or another store ships as this host"
 
@@ -63,9 +63,9 @@ OTHERS_HINT = "they were compacted or set aside here before the others came; or 
 def ship_bursts(
     store: StoreFolder, target: FleetTarget, settings: ShipSettings, report: Report = lambda _: None
 ) -> Shipped:
-    """Detect and ship the complete days of STORE that TARGET does not have. REPORT hears after each. Raises TargetError
-    where the target cannot be read or written now: the next call goes on from there. Raises UsageError where the target
-    has rows of stores, or results of another definition, and as ship.ship."""
+    """Detect and ship the complete days of STORE that TARGET does not have. REPORT is called after each day. Raises
+    TargetError if the target cannot be read or written now; the next call continues. Raises UsageError if the target
+    has rows of stores or results of another definition, and as ship.ship does."""
     asked = replace(settings, tables=TABLES)
     check_hosts(store, target, asked)
     open_results(target, settings.definition)
@@ -109,14 +109,14 @@ class _HostBursts:
         self._finish(known, keys - needed)
 
     def _files(self) -> tuple[list[ShippedFile], list[str]]:
-        """Those that days are detected in, and lines that say which of them are damaged or were set aside."""
+        """Returns the files in which days are detected, and a line for each damaged or set-aside one."""
         of_switches, damaged = list_switch_files(self._store.path, self._found.name.rack, self._settings.own)
         files = [self._local(of) for of in [*self._found.files, *of_switches] if of.table in NEEDED]
         lacking = [*self._found.damaged, *self._found.set_aside, *damaged]
         return files, [f"{key_of(Path(one.path))}: {one.reason}" for one in lacking]
 
     def _plans(self, files: list[ShippedFile], missing: list[str]) -> Iterator[PartitionPlan]:
-        """Of each complete day that has bins, in their order."""
+        """Yields the plan of each complete day with bins, in order."""
         for date in sorted({date for file in files if file.table == "bins" for date in _dates(file)}):
             if start_of(date) + DAY_NS <= self._result.until_ns:
                 name = PartitionName(date, *self._found.name)

@@ -179,9 +179,9 @@ def put(
     near: NearRows | None = None,
     verdicts: pa.Table | None = None,
 ) -> PartitionRecord:
-    """Write the tables, and the rows NEAR bursts where they are wanted, and then the record that says that they are
-    there. VERDICTS: None for no row. Tables of switch ports are there where the partition has any, or had: they are
-    emptied then. Raises TargetError."""
+    """Write the tables, the rows NEAR bursts if they are wanted, and then the record that confirms them. A VERDICTS of
+    None means no rows. Tables of switch ports are written if the partition has any; if it only had some before, they
+    are emptied. Raises TargetError."""
     near = near or NearRows()
     with_ports = found.switch_ports > 0 or _has_ports(results, plan.name)
     by_name = tables_of(plan, found, verdicts, with_ports=with_ports)
@@ -224,7 +224,7 @@ def _behind(plan: PartitionPlan, host: str) -> str:
 
 
 def _has_ports(results: FleetTarget, name: PartitionName) -> bool:
-    """Whether tables of switch ports are there from before."""
+    """Whether there are tables of switch ports from an earlier detection."""
     record = sound_record(results, name)
     return record is not None and len(record.tables) > len(TABLES)
 

@@ -245,15 +245,15 @@ def _hour_of(file: SealedFile, name: DayName) -> DayName:
 
 
 class _Arrived:
-    """What a ledger of shippers says has arrived: keys of files. Where bursts are shipped, those of files that no day
-    takes any more whose bursts have not arrived."""
+    """The files that have arrived according to a ledger of shippers, by key. If bursts are shipped, these are files
+    that no day without shipped bursts needs any more."""
 
     def __init__(self, ledger: Mapping[str, set[str]]) -> None:
         self._keys = set[str]().union(*ledger.values())
         self._tables = ledger.get(SHIPPED_TABLES)
 
     def has_arrived(self, table: str, file: SealedFile) -> bool:
-        """Whether FILE of TABLE has, or is not shipped; what was compacted from such files has."""
+        """Whether FILE of TABLE has arrived or is not shipped. Files that were compacted from such files have."""
         is_shipped = self._tables is None or table in self._tables
         return file.name.segment.compacted > 0 or not is_shipped or "/".join(file.path.parts[-4:]) in self._keys
 

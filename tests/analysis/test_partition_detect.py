@@ -260,8 +260,8 @@ def test_a_burst_across_midnight_counts_once_and_whole(tmp_path: Path, bins_each
         detect(store.files(), since_ns=MIDNIGHT - DAY, until_ns=MIDNIGHT, held_ns=min(bins_each_side, 1) * BIN)
 
 
-def test_a_bin_that_begins_before_midnight_has_an_hour_though_its_recording_begins_behind_it(tmp_path: Path) -> None:
-    """Bins of 70 s do not divide the day: that which has midnight begins 20 s before it."""
+def test_a_bin_that_begins_before_midnight_has_an_hour_if_its_recording_begins_after_it(tmp_path: Path) -> None:
+    """Bins of 70 s do not divide the day: the bin that contains midnight begins 20 s before it."""
     store = filled(tmp_path / "store", [(("r1", "a"), 0, [(0.9, 1, 0)] * 12)])
     wide = BurstDefinition(bin_ns=7 * BIN, threshold=0.5)
     days = [detect(store.files(), wide, since_ns=since, until_ns=since + DAY) for since in (MIDNIGHT - DAY, MIDNIGHT)]
@@ -273,8 +273,9 @@ def test_a_bin_that_begins_before_midnight_has_an_hour_though_its_recording_begi
     assert sum(row["bytes"] for row in first + second) == sum(row["burst_bytes"] for row in first + second) > 0
 
 
-def test_retransmissions_that_nobody_counted_are_null(tmp_path: Path) -> None:
-    """Not 0: `--backend ebpf` does not count them. An hour without a packet has none. CE marks are counted in each."""
+def test_retransmissions_that_were_not_counted_are_null(tmp_path: Path) -> None:
+    """They are not 0, since `--backend ebpf` does not count them. An hour without a packet has no NULL. CE marks are
+    counted in each."""
     late = [(0.0, 0, 0)] * 800
     of = [((rack, host), 0, [(0.9, counted, 1)] * 3 + [(0.1, counted, 1)] + late + [(0.1, counted, 0)])
           for (rack, host), counted in ((HOSTS[0], None), (HOSTS[1], 0), (HOSTS[2], 2))]  # fmt: skip

@@ -208,7 +208,7 @@ def test_both_levels_in_one_target(
     assert answers[0] == answers[1] and ",2," in answers[0]
 
 
-def test_detection_leaves_what_a_host_ships_itself(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+def test_detection_leaves_days_a_host_ships_itself(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
     """A host that shipped all rows before, or that an inventory expects to ship: its day is not replaced by less."""
     shipped(small, tmp_path / "all")
     fill(small, {"a": [(50, 10)]}, start=START + DAY + 3 * HOUR, length=HOUR)
@@ -223,8 +223,8 @@ def test_detection_leaves_what_a_host_ships_itself(small: StoreFolder, tmp_path:
         assert lacking == {"b", "c"} and plain(rows(tmp_path / "results", "bursts")) == of_whole(small)
 
 
-def test_two_at_once(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
-    """Each ships all or leaves to the other; what arrives is what one ships."""
+def test_two_calls_of_level_bursts_at_once(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
+    """Each call ships everything or leaves it to the other; the same objects arrive as from one call."""
     ship_bursts(small, open_target(tmp_path / "alone"), SETTINGS)
     shutil.rmtree(small.path / "shipped")
     with ThreadPoolExecutor(2) as pool:

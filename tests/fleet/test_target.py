@@ -104,7 +104,7 @@ def test_no_key_leads_out_of_a_folder(tmp_path: Path, parts: list[str]) -> None:
     assert [path for path in tmp_path.rglob("*") if path.is_file() and folder not in path.parents] == []
 
 
-def test_a_folder_that_is_not_mounted_is_not_made(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_mounted_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match=r"archive/a: cannot write: No such file or directory") as caught:
         open_target(tmp_path / "mnt" / "archive").put_new("a", b"x")
     assert caught.value.hint == "make the folder above it, or mount its disk"
