@@ -166,8 +166,9 @@ class CsvFile:
 
     @property
     def stated(self) -> list[str]:
-        """The columns that the file itself fills, those apart of which a cell that is empty means something."""
-        return [name for name in self._columns if name not in ("lost", "protocol")]
+        """The columns of the file, without those with empty cells that are filled from other cells or the place of the
+        row."""
+        return [name for name in self._columns if name not in ("lost", "seq")]
 
     def scan(self) -> CsvSummary:
         """Check every row."""

@@ -18,7 +18,7 @@ WAIT_S = 0.1  # between two looks whether another import has ended
 
 class Imported(NamedTuple):
     """What an import did: the `rows` of the file and how many of them were `added`. The others were in the store
-    already, or of seconds of which it keeps the sums alone: `summed`. `batch` is that of the rows that were added.
+    already, or of seconds of which it keeps only sums: `summed`. `batch` is that of the rows that were added.
     `lost` probes had no answer; `backwards` ended before they began. Times are Unix ns, None for no row."""
 
     table: str
@@ -98,9 +98,9 @@ def _append(store: StoreFolder, table: str, source: CsvFile, summary: CsvSummary
         if summary.start_ns is None or summary.end_ns is None:
             return 0, 0
         with store.connect(since_ns=summary.start_ns, until_ns=summary.end_ns + 1) as connection:
-            held = HeldRows(
-                connection, table, source.stated, source.owner, sorted(summary.owners), summary.start_ns, summary.end_ns
-            )
+            span = summary.start_ns, summary.end_ns
+            all_of = (summary.batch, protocol) if table == "probes" and "protocol" not in source.stated else None
+            held = HeldRows(connection, table, source.stated, source.owner, sorted(summary.owners), *span, all_of)
             for batch in source.read(summary, protocol):
                 new = held.without(batch)
                 added, summed = added + new.rows.num_rows, summed + new.summed

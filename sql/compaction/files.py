@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 RECORDED = ("bins", "sources")
 MEASURED = ("kept", "queues", "ports", "buffers", "gnmi_values", "device_clocks", "probes", "clock")  # whole, then gone
+SUMMED = ("steps", "latency_steps")  # made of such rows; their segments have the time of the newest of these
 NS_PER_HOUR = 3600 * 10**9
 HELD_NS = 60 * 10**9  # by which rows may be older than their log
 SPARE_DAYS = 7  # of rows about recordings, in case the needed one is damaged
@@ -95,7 +96,7 @@ class DayFiles:
     def newest_ns(self) -> int:
         """When the newest segment of what is removed with age was begun: what is imported later than it was recorded is
         new."""
-        files = [file for table in (*RECORDED, *MEASURED) for file in self.files.get(table, ())]
+        files = [file for table in (*RECORDED, *MEASURED, *SUMMED) for file in self.files.get(table, ())]
         return max((file.name.segment.start_ns for file in files), default=0)
 
 
@@ -131,12 +132,12 @@ def writers(connection: duckdb.DuckDBPyConnection) -> dict[str, Writer]:
 
 def days_of_recordings(connection: duckdb.DuckDBPyConnection) -> set[DayName]:
     """Returns the days of racks with rows about recordings that the store of CONNECTION needs: the day of the newest
-    row of each recording by each writer, and SPARE_DAYS before it in case that row is damaged."""
+    row of each recording by each writer, and in case that row is damaged, the last day before it with a row, and
+    SPARE_DAYS before each."""
     found = connection.execute(
-        """SELECT DISTINCT rack, unnest([newest_ns, counting_ns]) // $day
-           FROM (SELECT rack, max(written_ns) AS newest_ns,
-                        arg_max(written_ns, {complete: complete, ns: written_ns}) AS counting_ns
-                 FROM defined.all_recordings GROUP BY rack, writer_id, recording_id)""",
+        """SELECT DISTINCT rack, unnest(list_append(list_sort(list(DISTINCT written_ns // $day))[-2:],
+                                           arg_max(written_ns, {complete: complete, ns: written_ns}) // $day))
+           FROM defined.all_recordings GROUP BY rack, writer_id, recording_id""",
         {"day": NS_PER_DAY},
     ).fetchall()
     return {DayName(day - spare, rack) for rack, day in found for spare in range(SPARE_DAYS + 1)}
@@ -145,8 +146,7 @@ def days_of_recordings(connection: duckdb.DuckDBPyConnection) -> set[DayName]:
 def compactable(store: Path, known: dict[str, Writer], needed: set[DayName], now_ns: int) -> dict[DayName, DayFiles]:
     """Returns the days of the store at STORE that were over SETTLED_NS before NOW_NS and have files that may be
     replaced, the oldest first, and hours of other days with files that may be merged. KNOWN is the result of `writers`,
-    NEEDED of `days_of_recordings`.
-    Raises OSError."""
+    NEEDED of `days_of_recordings`. Raises OSError."""
     days: dict[DayName, DayFiles] = defaultdict(DayFiles)
     bins: dict[DayName, list[SealedFile]] = defaultdict(list)
     shipped = [_Arrived(read_ledger(path)) for path in sorted((store / SHIPPED).glob("*.json"))]

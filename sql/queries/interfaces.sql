@@ -3,14 +3,14 @@
 -- recorded. `gaps` counts those that ended after the variable since_ns (default: all), `unknown_gaps` those of them whose
 -- packets are not known, and `missed_packets` the packets of the others: NULL where there are no others. Gaps in which
 -- packets of both directions were dropped, not known how many of each, are in a row of direction `both`, which has no
--- recording of its own: `ended` is NULL. Of what is later than the variable now_ns (default: never) only a recording that is not
--- ended counts where there is other data: a clock was ahead once.
+-- recording of its own: `ended` is NULL. Data later than the variable now_ns (default: never) counts only if its recording has
+-- not ended or there is no other data: a clock was ahead once.
 WITH limits AS (
     SELECT coalesce(CAST(getvariable('now_ns') AS BIGINT), 9223372036854775807) AS now_ns
 ), of_recordings AS (
     SELECT rack, host, interface, direction, now_ns, max(end_ns) FILTER (end_ns <= now_ns) AS past_ns,
            arg_max({link_bps: link_bps, ended: ended, end_ns: end_ns},
-                   {runs: ended = '', past: begun_ns <= now_ns, ns: begun_ns, id: recording_id}) AS newest
+                   {runs: ended = '' AND end_ns > now_ns, past: begun_ns <= now_ns, ns: begun_ns, id: recording_id}) AS newest
     FROM recordings CROSS JOIN limits WHERE boot_id IS NOT NULL GROUP BY ALL
 ), recorded_directions AS (
     SELECT rack, host, interface, direction, newest.link_bps AS link_bps, newest.ended AS ended,

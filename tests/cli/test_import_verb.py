@@ -100,6 +100,30 @@ def test_a_file_that_has_grown_adds_its_new_rows(probes_file: Path, tmp_path: Pa
         assert stored(store, "SELECT count(*), sum(lost::INT), max(seq) FROM probes") == [(130, 55, 129)]
 
 
+def test_probes_of_another_protocol_are_other_probes(tmp_path: Path) -> None:
+    lost, path = b"".join(b"a,b,%d,\n" % (NOW + at) for at in range(3)), tmp_path / "probes.csv"
+    by_protocol = "SELECT protocol, count(*) FROM probes GROUP BY ALL ORDER BY ALL"
+    for number, protocol in enumerate(("udp", "icmp", "icmp")):
+        path.write_bytes(b"src,dst,tx_ns,rtt_ns\n" + lost[: (2 + number) * len(lost) // 3])
+        assert mburst("import", "probes", path, "-o", tmp_path / "option", "--protocol", protocol)[0] == 0
+    assert stored(tmp_path / "option", by_protocol) == [("icmp", 3), ("udp", 2)]
+    for protocols in (b"", b"udp"), (b"icmp", b"udp", b"udp"):
+        rows = (b"a,b,%s,%d\n" % (protocol or b"udp", NOW) for protocol in protocols)
+        path.write_bytes(b"".join([b"src,dst,protocol,tx_ns\n", *rows]))
+        assert mburst("import", "probes", path, "-o", tmp_path / "column")[0] == 0
+    assert stored(tmp_path / "column", by_protocol) == [("icmp", 1), ("udp", 2)]
+
+
+def test_a_file_that_lost_its_first_rows_adds_only_its_new_rows(tmp_path: Path) -> None:
+    """Cells of `seq` that are empty get the place of the row in the file."""
+    path = tmp_path / "probes.csv"
+    for first, last in (0, 3), (1, 4):
+        rows = (f"a,b,,{NOW + at}" for at in range(first, last))
+        path.write_text("\n".join(["src,dst,seq,tx_ns", *rows, ""]))
+        assert mburst("import", "probes", path, "-o", tmp_path / "store")[0] == 0
+    assert stored(tmp_path / "store", "SELECT count(*), count(DISTINCT tx_ns) FROM probes") == [(4, 4)]
+
+
 ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.sampled_from([None, 5, 6])), max_size=8)
 
 
@@ -130,7 +154,7 @@ def test_probes_that_are_kept_as_sums_are_not_added_again(probes_file: Path, tmp
     with probes_file.open("ab") as file:
         file.write(b"api,cache,%d,\n" % (NOW + 10**9))
     code, out, _ = mburst("import", "probes", probes_file, "-o", store)
-    line = "100 of them are of seconds of which the store keeps the sums alone: the other 1 were added"
+    line = "100 of them are of seconds of which the store keeps only sums: the other 1 were added"
     assert (code, out.splitlines()[1:]) == (0, [line])
     assert stored(store, "SELECT sum(sent), sum(lost) FROM latency_counts") == [(101, 26)]
 
