@@ -126,6 +126,15 @@ def test_probes_that_are_imported_late_are_kept_from_then_on(tmp_path: Path) -> 
         assert len(asked(store, "FROM probes")) == left
 
 
+def test_sums_of_probes_that_are_imported_late_are_kept_from_then_on(tmp_path: Path) -> None:
+    store, imported_ns = StoreFolder.create(tmp_path / "store"), DAY + 200 * DAY_NS
+    probed(store, [{"dst": "b", "at_ns": i, "latency_ns": 1000} for i in range(9)], imported_ns)
+    rules = {"everything_ns": DAY_NS, "bursts_ns": 7 * DAY_NS, "steps_ns": 30 * DAY_NS}
+    for days, left in ((8, 1), (9, 1), (29, 1), (31, 0)):
+        compacted(store, imported_ns + days * DAY_NS, **rules)
+        assert len(asked(store, "FROM latency_steps")) == left
+
+
 def test_buckets_keep_values_within_the_stated_error(tmp_path: Path) -> None:
     """The values are powers of ten and their neighbours, over the whole range."""
     values = [0, *(sign * (10**k + d) for k in range(18) for d in (0, 1) for sign in (-1, 1))]

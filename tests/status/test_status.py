@@ -196,6 +196,18 @@ def test_recordings(tmp_path: Path, ask: Asked, row: dict[str, Any], newest_s: i
         assert facts["unwell"][0].startswith(expected)
 
 
+def test_an_old_recording_that_nobody_ended_hides_no_newer_one(tmp_path: Path, ask: Asked) -> None:
+    """A store that was copied without its locks has one."""
+    old = recording(
+        recording_id="old", begun_ns=NOW - 9 * DAY, start_ns=NOW - 9 * DAY, end_ns=NOW - 8 * DAY, link_bps=10**9
+    )
+    times = {"begun_ns": NOW - 3 * DAY, "start_ns": NOW - 3 * DAY, "end_ns": NOW - 2 * DAY}
+    new = recording(recording_id="new", ended="stopped", complete=True, link_bps=10**10, **times)
+    _, facts, _ = ask(store_of(tmp_path, old, new, newest_ns=NOW - 2 * DAY).path)
+    [found] = facts["stores"][0]["interfaces"]
+    assert (found["ended"], found["link_bps"], facts["unwell"]) == ("stopped", 10**10, [])
+
+
 def test_an_interface_without_packets_counts_as_recorded(tmp_path: Path, ask: Asked) -> None:
     store = store_of(tmp_path, recording(), newest_ns=NOW - 3600 * SECOND)
     assert ask(store.path)[0] == 1
