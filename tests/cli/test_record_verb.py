@@ -11,7 +11,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from frames import START_NS, Frame, pcap, write_pcap
@@ -20,6 +23,7 @@ from mounts import tmpfs
 from mburst.__main__ import main
 from mburst.cli.inputs import inputs_of
 from mburst.services.record import recorder
+from mburst.services.record.rows import describe
 from mburst.sql import StoreFolder
 
 
@@ -77,6 +81,17 @@ def test_a_step_of_the_clock_is_reported_once_for_both_directions(tmp_path, caps
     frames = [Frame(ns, 1, 1000, outgoing=at % 2 == 0) for at, ns in enumerate(times)]
     assert main(["record", str(write_pcap(tmp_path / "eth0.pcap", frames)), "-o", str(tmp_path / "s")]) == 0
     assert "note: 1 step of the clock: a new clock epoch begins at each\n" in capsys.readouterr().out
+
+
+def test_steps_of_the_clocks_of_several_interfaces_add_up():
+    """That of the first stepped once, as seen by both directions; that of the second twice."""
+    recording: Any = SimpleNamespace(sources_above_ppb=0)
+    capture: Any = SimpleNamespace(facts=defaultdict(int))
+    lanes: list[Any] = [
+        defaultdict(int, index=index, direction=direction, clock_epochs=epochs)
+        for index, direction, epochs in ((0, "in", 2), (0, "out", 2), (1, "in", 3), (1, "out", 1))
+    ]
+    assert describe(recording, capture, lanes) == ["3 steps of the clock: a new clock epoch begins at each"]
 
 
 def test_one_direction_states_how_many_packets_were_left_out(capture, tmp_path, capsys):

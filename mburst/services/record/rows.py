@@ -190,6 +190,14 @@ def _merged(count: int, mtu: int) -> str:
     )
 
 
+def _clock_steps(lanes: list[Lane]) -> int:
+    """Returns the steps of the clocks of all interfaces. Both directions of an interface have one clock."""
+    steps: dict[int, int] = {}
+    for lane in lanes:
+        steps[lane["index"]] = max(steps.get(lane["index"], 0), lane["clock_epochs"] - 1)
+    return sum(steps.values())
+
+
 def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> list[str]:
     """Returns what was inferred and what users of the numbers should know, one sentence each."""
     facts = capture.facts
@@ -212,7 +220,7 @@ def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> 
     late = sum(lane["late"] for lane in lanes) - facts["misdated"]
     if late:
         notes.append(f"{format_count(late, 'packet')} outside the reorder window, in no bin; raise --reorder-window")
-    steps = max((lane["clock_epochs"] - 1 for lane in lanes), default=0)
+    steps = _clock_steps(lanes)
     if steps:
         notes.append(f"{format_count(steps, 'step')} of the clock: a new clock epoch begins at each")
     for lane in lanes:
