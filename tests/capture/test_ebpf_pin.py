@@ -177,9 +177,10 @@ def test_other_settings_start_a_new_program(host, tmp_path, options):
     assert host.programs() == host.programs(TCX_EGRESS) == host.programs(BPF_XDP) == host.pins() == []
 
 
-@pytest.mark.parametrize("at", [0, 16], ids=["while it set the clock", "while it pinned"])
+@pytest.mark.parametrize("at", [0, 16, 80], ids=["while it set the clock", "while it pinned", "behind others"])
 def test_inconsistent_pinned_state_starts_a_new_program(host, tmp_path, at):
-    """In struct mb_ebpf_variables, the phase does not match the progress, or the settings name no program."""
+    """In struct mb_ebpf_variables, the phase does not match the progress, the settings name no program, or they do not
+    say that it is before other programs: an earlier mburst attached it behind them."""
     kill(host.record(tmp_path / "first"))
     programs = host.programs()
     [variables] = [path for path in host.pins() if path.endswith("/variables")]

@@ -14,6 +14,7 @@
 
 #define MB_EBPF_SIDES 2 /* of an interface: arriving, leaving */
 #define MB_EBPF_SEQUENCES (1u << 16)
+#define MB_EBPF_ORDER 1 /* before the programs that were attached earlier */
 
 /* Set before the program is loaded. */
 struct mb_ebpf_constants {
@@ -34,6 +35,7 @@ struct mb_ebpf_settings {
 	__u32 sides;                 /* bit i: side i */
 	__u32 hook;                  /* enum mb_hook */
 	__u32 inner;                 /* as in struct mb_ebpf_constants */
+	__u32 order;                 /* MB_EBPF_ORDER; 0 of an earlier mburst: behind others */
 };
 
 /* How far user space has read, for a reader that continues after another one. */

@@ -28,6 +28,7 @@ static struct mb_ebpf_settings settings_of(const struct mb_ebpf_kernel *kernel, 
 		.sides = sides,
 		.hook = kernel->hook,
 		.inner = kernel->inner,
+		.order = MB_EBPF_ORDER,
 	};
 
 	_Static_assert(sizeof(settings.entries) == sizeof(kernel->entries), "a ring of the settings each");
