@@ -98,6 +98,33 @@ def test_the_next_recorder_removes_the_filter_of_a_killed_one(pair, tmp_path):
     assert both_ways(pair) == (0, 0)
 
 
+def test_what_a_killed_earlier_mburst_left_as_the_last_filter_is_removed(pair, tmp_path):
+    """It counted leaving frames there. The filter of another handle stays."""
+    in_far = ["ip", "netns", "exec", pair.far, "tc"]
+    subprocess.run([*in_far, "qdisc", "add", "dev", pair.b, "clsact"], check=True)
+    for handle in ("0x6d620001", "0x77"):
+        at = ["dev", pair.b, "egress", "pref", "65535", "handle", handle]
+        code = ["bpf", "bytecode", "1,6 0 0 4294967295,", "direct-action"]
+        subprocess.run([*in_far, "filter", "add", *at, *code], check=True)
+    assert both_ways(pair) == (0, 2)
+    process = begin(pair, tmp_path / "store")
+    until(pair, 1, 2)
+    arrived(process)
+    assert both_ways(pair) == (0, 1)
+
+
+@pytest.mark.parametrize("protocol", ["all", "ip"])
+def test_another_kind_of_filter_at_its_priority_is_named(pair, tmp_path, protocol):
+    in_far = f"ip netns exec {pair.far} tc"
+    livelab.sh(f"{in_far} qdisc add dev {pair.b} clsact")
+    livelab.sh(f"{in_far} filter add dev {pair.b} egress pref 1 protocol {protocol} u32 match u32 0 0")
+    process = begin(pair, tmp_path / "store")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and err.count("\n") == 1, err
+    assert f"{pair.b}: this kernel has no tcx, and at clsact a filter of another kind or protocol has priority 1" in err
+    assert both_ways(pair) == (0, 0)
+
+
 def test_a_recording_ends_if_another_process_removes_its_program(pair, tmp_path):
     """As `tc qdisc del` does."""
     process = begin(pair, tmp_path / "store")

@@ -87,6 +87,11 @@ static int attach_filter(struct mb_ebpf_kernel *kernel, int program, int side, u
 {
 	const int status = mb_clsact_attach(&kernel->filters[side], program, index, side);
 
+	if (status == -EINVAL || status == -ENOSPC) /* another kind, another protocol */
+		return mb_fail(error, -status,
+			       "%s: this kernel has no tcx, and at clsact a filter of another kind or protocol has "
+			       "priority 1: give it another one, or use --backend afpacket",
+			       name);
 	return status ? mb_fail_errno(error, -status,
 				      "%s: this kernel has no tcx, and attaching the program that counts to clsact",
 				      name) :

@@ -14,6 +14,7 @@
 #define FIRST_HANDLE 0x6d620001u
 #define HANDLES 8u
 #define PRIORITY 1u /* the first: a filter that accepts a frame (TC_ACT_OK) ends the run of those behind */
+#define EARLIER_EGRESS 0xffffu /* the priority of leaving frames in an earlier mburst */
 
 /* A socket that holds the name of a handle while this process lives; -1 if another process holds it. */
 static int claim(uint32_t index, int side, uint32_t handle)
@@ -41,10 +42,10 @@ static struct bpf_tc_hook hook_of(uint32_t index, int side)
 	};
 }
 
-static void remove_filter(uint32_t index, int side, uint32_t handle)
+static void remove_filter(uint32_t index, int side, uint32_t handle, uint32_t priority)
 {
 	const struct bpf_tc_hook hook = hook_of(index, side);
-	LIBBPF_OPTS(bpf_tc_opts, options, .handle = handle, .priority = PRIORITY);
+	LIBBPF_OPTS(bpf_tc_opts, options, .handle = handle, .priority = priority);
 
 	bpf_tc_detach(&hook, &options);
 }
@@ -57,7 +58,9 @@ static void claim_one(struct mb_clsact *hold)
 
 		if (fd < 0)
 			continue;
-		remove_filter(hold->index, hold->side, handle);
+		remove_filter(hold->index, hold->side, handle, PRIORITY);
+		if (hold->side)
+			remove_filter(hold->index, hold->side, handle, EARLIER_EGRESS);
 		if (hold->claim >= 0) {
 			close(fd);
 			continue;
@@ -99,7 +102,7 @@ void mb_clsact_detach(struct mb_clsact *hold)
 {
 	if (hold->claim < 0)
 		return;
-	remove_filter(hold->index, hold->side, hold->handle);
+	remove_filter(hold->index, hold->side, hold->handle, PRIORITY);
 	close(hold->claim);
 	hold->claim = -1;
 }
