@@ -2,7 +2,8 @@
  *
  * For LD_PRELOAD: a kernel that lacks the feature of bpf(2) that LACKS names: tcx, hooks
  * (neither tcx nor clsact), xdp, mmap (arrays that a process can map), load (it
- * refuses the program) or right (it refuses everything); or memory, of which it has 64 MiB.
+ * refuses the program), places (it says of each link that it is at no interface) or right
+ * (it refuses everything); or memory, of which it has 64 MiB.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <linux/rtnetlink.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -65,10 +67,16 @@ long sysconf(int name)
 	return real(name);
 }
 
+static void forget_place(long command, const union bpf_attr *attributes)
+{
+	if (command == BPF_OBJ_GET_INFO_BY_FD && attributes->info.info_len == sizeof(struct bpf_link_info))
+		((struct bpf_link_info *)(uintptr_t)attributes->info.info)->xdp.ifindex = 0;
+}
+
 long syscall(long number, ...)
 {
 	static long (*real)(long number, ...);
-	long given[6];
+	long given[6], returned;
 	va_list list;
 	int error;
 
@@ -83,5 +91,8 @@ long syscall(long number, ...)
 		errno = error;
 		return -1;
 	}
-	return real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+	returned = real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+	if (number == SYS_bpf && !returned && lacks("places"))
+		forget_place(given[0], (const union bpf_attr *)given[1]);
+	return returned;
 }

@@ -242,6 +242,25 @@ def test_a_program_that_another_process_takes_away_ends_it(pair, place):
     assert attached(pair, TCX_INGRESS) == attached(pair, TCX_EGRESS) == 0
 
 
+def test_a_side_that_counts_is_not_asked_about(pair, tmp_path):
+    """The question waits for whoever changes any interface. Here its answer is always that the program is gone."""
+    preload = {"LD_PRELOAD": str(library("tests/c/lesser_kernel.c")), "LACKS": "places"}
+    command = ["ip", "netns", "exec", pair.far, *RECORD, "-i", pair.b, "-o", str(tmp_path / "store"), "--direction=in"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **preload}
+    )
+    until = time.monotonic() + 60
+    while not list(tmp_path.rglob("clock/**/*.log")) or process.poll() is not None:
+        many_senders(pair, 5)
+        assert time.monotonic() < until and process.poll() is None, process.communicate()
+    for _ in range(150):
+        many_senders(pair, 5)
+        time.sleep(0.02)
+    assert process.poll() is None, process.communicate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "another process has taken the program" in err
+
+
 def test_a_time_namespace_is_refused(pair, tmp_path):
     """CLOCK_MONOTONIC of the namespace is not that of the program, so bins would have wrong times."""
     wrapper = ["unshare", "--time", "--fork", "--monotonic", "1000", "ip", "netns", "exec", pair.far]

@@ -14,6 +14,10 @@ bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel)
 #include <linux/if_link.h>
 #include <unistd.h>
 
+#include "clock.h"
+
+#define ASK_NS 10000000000 /* from the last proof that a side is attached until the kernel is asked */
+
 /* In linux/bpf.h since Linux 6.6. */
 #define TCX_INGRESS 46
 #define TCX_EGRESS 47
@@ -127,11 +131,35 @@ bool mb_ebpf_is_at(int link, uint32_t index)
 	return !bpf_obj_get_info_by_fd(link, &info, &size) && info.xdp.ifindex == index;
 }
 
-bool mb_ebpf_is_taken(const struct mb_ebpf_kernel *kernel)
+static uint64_t newest_bin(const struct mb_ebpf_kernel *kernel, int side)
+{
+	volatile const struct mb_ebpf_cursor *cursors = kernel->memory[MB_EBPF_CURSORS];
+	uint64_t newest = 0;
+
+	for (uint32_t i = (uint32_t)side; i < kernel->n_cursors; i += MB_EBPF_SIDES)
+		newest = cursors[i].bin > newest ? cursors[i].bin : newest;
+	return newest;
+}
+
+/* Whether SIDE counted, or was asked about, a short while ago. */
+static bool is_known(const struct mb_ebpf_kernel *kernel, struct mb_ebpf_proof *proof, int side)
+{
+	const int64_t now_ns = mb_clock_ns(CLOCK_MONOTONIC);
+	const uint64_t newest = newest_bin(kernel, side);
+	const bool is_shown = !proof->at_ns || newest != proof->newest;
+
+	if (!is_shown && now_ns - proof->at_ns < ASK_NS)
+		return true;
+	*proof = (struct mb_ebpf_proof){ .at_ns = now_ns, .newest = newest };
+	return is_shown;
+}
+
+bool mb_ebpf_is_taken(struct mb_ebpf_kernel *kernel)
 {
 	for (int side = 0; side < MB_EBPF_SIDES; side++)
-		if ((kernel->links[side] >= 0 && mb_ebpf_is_at(kernel->links[side], 0)) ||
-		    mb_clsact_is_taken(&kernel->filters[side]))
+		if (!is_known(kernel, &kernel->proofs[side], side) &&
+		    ((kernel->links[side] >= 0 && mb_ebpf_is_at(kernel->links[side], 0)) ||
+		     mb_clsact_is_taken(&kernel->filters[side])))
 			return true;
 	return false;
 }
@@ -168,7 +196,7 @@ bool mb_ebpf_is_generic(const struct mb_ebpf_kernel *kernel, uint32_t index)
 	return false;
 }
 
-bool mb_ebpf_is_taken(const struct mb_ebpf_kernel *kernel)
+bool mb_ebpf_is_taken(struct mb_ebpf_kernel *kernel)
 {
 	(void)kernel;
 	return false;

@@ -13,8 +13,9 @@ int mb_ebpf_attach(struct mb_ebpf_kernel *kernel, int side, uint32_t index, cons
 bool mb_ebpf_stays(const struct mb_ebpf_kernel *kernel);
 /* Whether LINK is at interface INDEX; 0: at none. This waits for whoever changes any interface. */
 bool mb_ebpf_is_at(int link, uint32_t index);
-/* Whether another process has taken away what was attached. This waits likewise. */
-bool mb_ebpf_is_taken(const struct mb_ebpf_kernel *kernel);
+/* Whether another process has taken away what was attached. Only about a side that counted nothing for 10 s is the kernel
+ * asked, as this waits likewise. */
+bool mb_ebpf_is_taken(struct mb_ebpf_kernel *kernel);
 /* Stop counting at once, even if the program is pinned. The counts stay. */
 void mb_ebpf_stop(struct mb_ebpf_kernel *kernel);
 /* Release the hooks: a program that is not pinned stops counting. The counts stay. */

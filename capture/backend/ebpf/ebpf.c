@@ -27,7 +27,6 @@
 #include "linktype.h"
 
 #define PERIOD_MS 50       /* between two reads of the counts */
-#define ASK_NS 1000000000    /* between two questions whether the program is still attached */
 #define SETTLE_NS 20000000   /* a packet is in its bin this long after its stamp; later ones are a counted loss */
 
 #define GENERIC_NOTICE                                                                                                      \
@@ -51,7 +50,6 @@ struct ebpf {
 	bool left;                /* the pinned program continues to count */
 	int socket;               /* in the interface's namespace */
 	int64_t due_ns;           /* CLOCK_MONOTONIC of the next read */
-	int64_t asked_ns;         /* CLOCK_MONOTONIC of the last question */
 	bool stepped;             /* the clock was set: the next counts are in a new epoch */
 	bool reading;             /* not all collected counts were yielded */
 	int ending;               /* why counting has ended: MB_BACKEND_END or a negative errno */
@@ -247,17 +245,6 @@ static int device_trouble(int socket, uint32_t index)
 	return flags & IFF_UP ? 0 : ENETDOWN;
 }
 
-/* Whether another process has taken the program away, asked now and then. */
-static bool is_taken(struct ebpf *state)
-{
-	const int64_t now_ns = mb_clock_ns(CLOCK_MONOTONIC);
-
-	if (now_ns - state->asked_ns < ASK_NS)
-		return false;
-	state->asked_ns = now_ns;
-	return mb_ebpf_is_taken(&state->kernel);
-}
-
 /* If the interface is gone or down, or the program not attached to it, end the counting. */
 static void check_device(struct ebpf *state)
 {
@@ -265,7 +252,7 @@ static void check_device(struct ebpf *state)
 
 	if (code)
 		state->ending = mb_device_lost(state->device.name, code, &state->failure);
-	else if (is_taken(state))
+	else if (mb_ebpf_is_taken(&state->kernel))
 		state->ending =
 			mb_fail(&state->failure, ENODEV,
 				"%s: another process has taken the program that counts off the interface: record "

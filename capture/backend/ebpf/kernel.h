@@ -27,6 +27,12 @@ enum mb_ebpf_ring {
 	MB_EBPF_RINGS,
 };
 
+/* When a side was last seen to be attached: it had counted, or the kernel was asked. */
+struct mb_ebpf_proof {
+	int64_t at_ns;   /* CLOCK_MONOTONIC; 0: not yet */
+	uint64_t newest; /* the number of its newest bin then */
+};
+
 struct mb_ebpf_kernel {
 	int64_t bin_ns, source_bin_ns;
 	bool inner;                          /* as in struct mb_backend_options */
@@ -39,6 +45,7 @@ struct mb_ebpf_kernel {
 	enum mb_hook hook;                   /* for arriving frames */
 	bool may_stay;                       /* the program may stay on the interface if this process is killed */
 	struct mb_clsact filters[MB_EBPF_SIDES]; /* if the kernel has no links */
+	struct mb_ebpf_proof proofs[MB_EBPF_SIDES];
 };
 
 /* A state in which deinit() has nothing to do. */
