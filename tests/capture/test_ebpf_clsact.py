@@ -125,6 +125,19 @@ def test_another_kind_of_filter_at_its_priority_is_named(pair, tmp_path, protoco
     assert both_ways(pair) == (0, 0)
 
 
+def test_the_qdisc_ingress_in_the_place_of_clsact_is_refused(pair, tmp_path):
+    """It has one list of filters: a program for leaving frames would count arriving ones."""
+    livelab.sh(f"ip netns exec {pair.far} tc qdisc add dev {pair.b} ingress")
+    process = begin(pair, tmp_path / "store")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and err.count("\n") == 1, err
+    assert (
+        f"{pair.b}: this kernel has no tcx, and the qdisc `ingress` of the interface has no filters for leaving" in err
+    )
+    assert filters(pair, "ingress") == 0
+    livelab.sh(f"ip netns exec {pair.far} tc qdisc del dev {pair.b} ingress")
+
+
 def test_a_recording_ends_if_another_process_removes_its_program(pair, tmp_path):
     """As `tc qdisc del` does."""
     process = begin(pair, tmp_path / "store")

@@ -96,6 +96,12 @@ static int attach_filter(struct mb_ebpf_kernel *kernel, int program, int side, u
 			       "%s: this kernel has no tcx, and at clsact a filter of another kind or protocol has "
 			       "priority 1: give it another one, or use --backend afpacket",
 			       name);
+	if (status == -EXDEV)
+		return mb_fail(
+			error, -status,
+			"%s: this kernel has no tcx, and the qdisc `ingress` of the interface has no filters for "
+			"leaving frames: use clsact in its place, or --backend afpacket",
+			name);
 	return status ? mb_fail_errno(error, -status,
 				      "%s: this kernel has no tcx, and attaching the program that counts to clsact",
 				      name) :

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define FIRST_HANDLE 0x6d620001u
-#define HANDLES 8u
+#define HANDLES 8u /* of a side: arriving frames have the first ones, leaving frames those behind them */
 #define PRIORITY 1u /* the first: a filter that accepts a frame (TC_ACT_OK) ends the run of those behind */
 #define EARLIER_EGRESS 0xffffu /* the priority of leaving frames in an earlier mburst */
 
@@ -53,14 +53,16 @@ static void remove_filter(uint32_t index, int side, uint32_t handle, uint32_t pr
 /* Claim a handle. A filter with a handle that no other process claims belongs to a dead process; it is removed. */
 static void claim_one(struct mb_clsact *hold)
 {
-	for (uint32_t handle = FIRST_HANDLE; handle < FIRST_HANDLE + HANDLES; handle++) {
+	const uint32_t first = FIRST_HANDLE + (hold->side ? HANDLES : 0);
+
+	for (uint32_t handle = first; handle < first + HANDLES; handle++) {
 		const int fd = claim(hold->index, hold->side, handle);
 
 		if (fd < 0)
 			continue;
 		remove_filter(hold->index, hold->side, handle, PRIORITY);
-		if (hold->side)
-			remove_filter(hold->index, hold->side, handle, EARLIER_EGRESS);
+		if (hold->side) /* an earlier mburst gave both sides the first handles */
+			remove_filter(hold->index, hold->side, handle - HANDLES, EARLIER_EGRESS);
 		if (hold->claim >= 0) {
 			close(fd);
 			continue;
@@ -68,6 +70,16 @@ static void claim_one(struct mb_clsact *hold)
 		hold->claim = fd;
 		hold->handle = handle;
 	}
+}
+
+/* Whether a program that was attached for leaving frames is there for arriving ones: the qdisc `ingress`, which may be in
+ * the place of clsact, has one list of filters for both. */
+static bool meets_arriving(const struct mb_clsact *hold)
+{
+	const struct bpf_tc_hook hook = hook_of(hold->index, 0);
+	LIBBPF_OPTS(bpf_tc_opts, options, .handle = hold->handle, .priority = PRIORITY);
+
+	return hold->side && !bpf_tc_query(&hook, &options);
 }
 
 int mb_clsact_attach(struct mb_clsact *hold, int program, uint32_t index, int side)
@@ -84,6 +96,8 @@ int mb_clsact_attach(struct mb_clsact *hold, int program, uint32_t index, int si
 		return -EBUSY;
 	options.handle = hold->handle;
 	status = bpf_tc_attach(&hook, &options);
+	if (!status && meets_arriving(hold))
+		status = -EXDEV;
 	if (status)
 		mb_clsact_detach(hold);
 	return status;
