@@ -205,10 +205,10 @@ def read_receipts(
 
 
 def files_of(
-    receipts: Iterable[Receipt], damaged: Callable[[DamagedReceipt, ShippedFile], None]
+    receipts: Iterable[Receipt], damaged: Callable[[DamagedReceipt, ShippedFile], None] | None = None
 ) -> dict[str, ShippedFile]:
     """Returns the files in RECEIPTS by key, without files that were replaced. A file for which two receipts state
-    different content is left out, and DAMAGED is called for it."""
+    different content is left out, and DAMAGED is called for it; without DAMAGED, an error is raised."""
     found: dict[str, ShippedFile] = {}
     replaced: set[str] = set()
     for receipt in receipts:
@@ -217,7 +217,10 @@ def files_of(
             if (before := found.setdefault(file.key, file)).sha256 != file.sha256 and file.key not in replaced:
                 replaced.add(file.key)
                 stated = f"receipts of host {receipt.host} state SHA-256 {before.sha256} and {file.sha256}"
-                damaged(DamagedReceipt(f"{file.key}: {stated}", "somebody has changed the file or a receipt"), file)
+                error = DamagedReceipt(f"{file.key}: {stated}", "somebody has changed the file or a receipt")
+                if damaged is None:
+                    raise error
+                damaged(error, file)
     return {key: file for key, file in found.items() if key not in replaced}
 
 
