@@ -133,20 +133,21 @@ def check_hosts(store: StoreFolder, target: FleetTarget, settings: ShipSettings)
 
 
 def begin(store: StoreFolder, target: FleetTarget, settings: ShipSettings, tables: Collection[str]) -> ShipCall:
-    """Begin a call that ships TABLES, or bursts that are detected in them. If the store was never shipped to TARGET,
-    compaction waits for shipping from now on, and `done` reports what was compacted before."""
+    """Begin a call that ships TABLES, or bursts that are detected in them. From now on compaction waits for these and
+    for all that earlier calls shipped to TARGET. If there were none, `done` reports what was compacted before."""
     call = ShipCall(store, target, settings, ShipLedger(store.path, target.name), Shipped())
-    call.ledger.add(SHIPPED_TABLES, tables)
-    if call.ledger.is_new:
+    noted = call.ledger.receipts.get(SHIPPED_TABLES, set() if call.ledger.is_new else {*LISTING})  # lost: all wait
+    if not noted >= {*tables}:
+        call.ledger.add(SHIPPED_TABLES, noted.union(tables))
         call.ledger.write()
-        if times := compacted_times(store):
-            until = format_time(times[1])
-            call.done.troubles.append(
-                MburstError(
-                    f"{store.path}: rows until {until} were compacted: what had not been shipped of them is not",
-                    "it is said once; from now on compaction waits for what is shipped",
-                )
+    if call.ledger.is_new and (times := compacted_times(store)):
+        until = format_time(times[1])
+        call.done.troubles.append(
+            MburstError(
+                f"{store.path}: rows until {until} were compacted: what had not been shipped of them is not",
+                "it is said once; from now on compaction waits for what is shipped",
             )
+        )
     return call
 
 
@@ -162,11 +163,17 @@ def compacted_times(store: StoreFolder, rack: str | None = None) -> tuple[int, i
     return (min(name.first_ns for name in names), max(name.last_ns for name in names)) if names else None
 
 
-def compacted_before(call: ShipCall, known: Iterable[ReceiptName], rack: str) -> tuple[int, int] | None:
-    """Returns compacted_ns for a receipt of a host in RACK: as in the newest readable receipt of KNOWN, or else from
-    the store. Raises TargetError."""
+def compacted_before(
+    call: ShipCall, known: Iterable[ReceiptName], rack: str, tables: Collection[str]
+) -> tuple[int, int] | None:
+    """Returns compacted_ns for a receipt of TABLES of a host in RACK: as in the newest readable receipt of KNOWN. If
+    there is none, or it is of fewer tables, compaction did not wait for all TABLES, and what the store shows counts as
+    well. Raises TargetError."""
     newest = receipts.newest_receipt(call.target, known)
-    return newest.compacted_ns if newest else compacted_times(call.store, rack)
+    if newest and {*tables} <= {*newest.tables}:
+        return newest.compacted_ns
+    spans = [of for of in (newest and newest.compacted_ns, compacted_times(call.store, rack)) if of]
+    return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
 
 
 def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> Iterator[HostFiles]:
@@ -321,7 +328,7 @@ class _HostShipping:
             version=__version__,
             files=files,
             missing=tuple(self._result.missing),
-            compacted_ns=compacted_before(self._call, self._known, self._found.name.rack),
+            compacted_ns=compacted_before(self._call, self._known, self._found.name.rack, self._settings.tables),
         )
         key = receipts.write_receipt(self._target, receipt)
         self._result.receipts.append(key)

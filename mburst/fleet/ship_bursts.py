@@ -93,7 +93,7 @@ class _HostBursts:
     def run(self, report: Report) -> None:
         """Ship the days. Raises TargetError."""
         known = list(receipts.list_receipts(self._target, *self._found.name))
-        self._compacted_ns = compacted_before(self._call, known, self._found.name.rack)
+        self._compacted_ns = compacted_before(self._call, known, self._found.name.rack, TABLES)
         files, lacking = self._files()
         plans = list(self._plans(files, lacking))
         noted = {day for name in known for day in self._ledger.receipts.get(name.key, ())}

@@ -186,3 +186,34 @@ def test_tables_that_are_not_shipped_wait_for_nobody(tmp_path: Path) -> None:
     days_of_bursts(store)
     ship(store, open_target(tmp_path / "target"), ShipSettings(tables=("recordings", "bins")))
     assert len(compacted(store).days) == 3 and len(sealed_files(store, "sources")) == 3
+
+
+NARROW = ShipSettings(tables=("recordings", "bins"))
+
+
+def test_tables_that_are_shipped_later_lack_what_was_compacted_before(tmp_path: Path) -> None:
+    store, target = StoreFolder.create(tmp_path / "store"), open_target(tmp_path / "target")
+    days_of_bursts(store)
+    ship(store, target, NARROW)
+    assert newest(target, "host-r0").compacted_ns is None
+    compacted(store, DAY + DAY_NS + SETTLED_NS)
+    for _ in range(2):
+        ship(store, target, ShipSettings())
+        assert newest(target, "host-r0").compacted_ns == (NOON - 20 * S, NOON + 29_990_000_000)
+        compacted(store)  # it waits for all tables now: these rows have arrived
+    detected(tmp_path / "target", tmp_path / "results", "2024-10-04", "2024-10-05")
+    reasons = {(row["date"], row["reason"]) for row in rows_of(tmp_path / "results", "incomplete") if row["reason"]}
+    assert {date for date, reason in reasons if "compacted" in reason} == {"2024-10-04"}
+    assert ("2024-10-04", f"host host-r0: {LOST}") in reasons
+
+
+def test_a_call_for_fewer_tables_does_not_release_the_others(tmp_path: Path) -> None:
+    store, target = StoreFolder.create(tmp_path / "store"), open_target(tmp_path / "target")
+    ship(store, target, ShipSettings())
+    days_of_bursts(store)
+    ship(store, target, NARROW)
+    before = sealed_files(store, "bins"), sealed_files(store, "sources")
+    compacted(store)
+    assert (sealed_files(store, "bins"), sealed_files(store, "sources")) == before
+    ship(store, target, ShipSettings())
+    assert len(compacted(store).days) == 3
