@@ -70,13 +70,17 @@ def ship_bursts(
     check_hosts(store, target, asked)
     open_results(target, settings.definition)
     call = begin(store, target, settings, NEEDED)
-    for found in named_hosts(store, asked, call.done):
-        _HostBursts(call, found).run(report)
+    hosts = [_HostBursts(call, found) for found in named_hosts(store, asked, call.done)]
+    for host in hosts:
+        host.bring_days(report)
+    needed = set[str]().union(*(host.needed for host in hosts))  # by any: hosts of a rack share the files of switches
+    for host in hosts:
+        host.finish(needed)
     return call.done
 
 
 class _HostBursts:
-    """Ships the days of one host."""
+    """Ships the days of one host. `needed` are the keys of files that its days still take."""
 
     def __init__(self, call: ShipCall, found: HostFiles) -> None:
         self._call = call
@@ -88,11 +92,14 @@ class _HostBursts:
         self._new: list[ShippedFile] = []
         self._compacted_ns: tuple[int, int] | None = None
         self._days: set[str] = set()  # days in this call's receipt, in the form of the ledger
-        call.done.hosts.append(self._result)
+        self._known: list[ReceiptName] = []  # from before this call
+        self._keys: set[str] = set()  # of all files
+        self.needed: set[str] = set()
 
-    def run(self, report: Report) -> None:
+    def bring_days(self, report: Report) -> None:
         """Ship the days. Raises TargetError."""
-        known = list(receipts.list_receipts(self._target, *self._found.name))
+        self._done.hosts.append(self._result)
+        known = self._known = list(receipts.list_receipts(self._target, *self._found.name))
         self._compacted_ns = compacted_before(self._call, known, self._found.name.rack, TABLES)
         files, lacking = self._files()
         plans = list(self._plans(files, lacking))
@@ -100,13 +107,12 @@ class _HostBursts:
         arrived = {plan.name.date: any(_is_of(day, plan) for day in noted) for plan in plans}
         days = {day.partition(" ")[0] for day in noted}
         kept = {day for day in noted if day.partition(" ")[0] in arrived}
-        keys = {file.key for file in files}
-        self._ledger.keep({name.key for name in known}, kept | keys, receipts.folder_of(*self._found.name))
-        needed = {file.key for file in needed_from(files, self._result.until_ns)}
+        self._keys = {file.key for file in files}
+        self._ledger.keep({name.key for name in known}, kept | self._keys, receipts.folder_of(*self._found.name))
+        self.needed = {file.key for file in needed_from(files, self._result.until_ns)}
         for plan in plans:
             if not (arrived[plan.name.date] or self._bring(plan, is_known=plan.name.date in days, report=report)):
-                needed |= {file.key for file in plan.near}
-        self._finish(known, keys - needed)
+                self.needed |= {file.key for file in plan.near}
 
     def _files(self) -> tuple[list[ShippedFile], list[str]]:
         """Returns the files in which days are detected, and a line for each damaged or set-aside one."""
@@ -208,15 +214,16 @@ class _HostBursts:
         self._done.troubles.append(error)
         self._result.missing.append(f"{plan.name.date}: {error}")
 
-    def _finish(self, known: list[ReceiptName], done: set[str]) -> None:
-        """A receipt of what is new, or that nothing is. DONE: the keys of files that no day takes any more."""
-        newest_ns = max((name.written_ns for name in known), default=0)
+    def finish(self, needed: set[str]) -> None:
+        """A receipt of what is new, or that nothing is. NEEDED: the keys of files that days of any host still take. No
+        day takes the others any more. Raises TargetError."""
+        newest_ns = max((name.written_ns for name in self._known), default=0)
         beat_ns = self._settings.every_ns or BEAT_NS
         if self._new or time.time_ns() - newest_ns > beat_ns // 2:
             receipt = self._receipt()
             key = receipts.write_receipt(self._target, receipt)
             self._result.receipts.append(key)
-            self._ledger.add(key, self._days | done)
+            self._ledger.add(key, self._days | (self._keys - needed))
         self._ledger.write()
 
     def _receipt(self) -> Receipt:

@@ -13,6 +13,7 @@ import pytest
 from fleetlib import DATES, HOSTS, detected, files, of_whole, plain, rows, shipped
 from racklib import DAY, HOUR, START, fill
 from s3lib import BUCKET
+from storelib import rows as rows_of
 from storelib import sealed_files
 
 from mburst.__main__ import main
@@ -27,6 +28,7 @@ from mburst.fleet.status import status
 from mburst.fleet.target import FleetTarget, TargetError, open_target
 from mburst.sql import StoreFolder
 from mburst.sql.format.filenames import SealedName
+from mburst.sql.shipped import read_ledger
 
 SETTINGS = ShipSettings("bursts")
 
@@ -102,6 +104,24 @@ def test_an_incomplete_day_waits(tmp_path: Path, target: FleetTarget) -> None:
     fill(early, {"h": []}, start=START + DAY + HOUR, length=HOUR)
     [host] = ship_bursts(early, target, SETTINGS).hosts
     assert (host.sent, host.until_ns) == (len(TABLES), START + DAY)
+
+
+def test_files_of_switches_wait_for_every_host(tmp_path: Path, target: FleetTarget) -> None:
+    """Compaction leaves them while the day of one host is not complete."""
+    store, done = StoreFolder.create(tmp_path / "store"), START + 2 * DAY
+    fill(store, {"a": [(50, 10)], "b": [(52, 10)]})
+    fill(store, {"a": []}, start=done + HOUR, length=HOUR)
+    link = {"ts_ns": START, "rack": "r1", "queue": "", "origin": "configuration", "present": True}
+    with store.writer("links", rack="r1") as writer:
+        writer.append(rows_of("links", *({**link, "host": host, "port": host} for host in "ab")))
+    with store.writer("queues") as writer:
+        writer.append(rows_of("queues", {"window_start_ns": START, "ts_ns": START + 10**9, "port": "b"}))
+    [queues] = (path.relative_to(store.path).as_posix() for path in sealed_files(store, "queues"))
+    for is_done in (False, True):
+        sent(ship_bursts(store, target, SETTINGS))
+        noted = read_ledger(next((store.path / "shipped").iterdir())).values()
+        assert any(queues in keys for keys in noted) == is_done
+        fill(store, {"b": []}, start=done + HOUR, length=HOUR)
 
 
 def test_receipts_state_the_objects_that_arrived(arrived: FleetTarget) -> None:
