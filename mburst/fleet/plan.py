@@ -169,9 +169,10 @@ def read_plan(results: FleetTarget, key: str) -> PartitionPlan:
 
 
 def differences(
-    results: FleetTarget, plan: PartitionPlan, record: PartitionRecord
+    results: FleetTarget, plan: PartitionPlan, record: PartitionRecord | None
 ) -> tuple[list[ShippedFile], list[ShippedFile]]:
-    """The files that RECORD was made of and PLAN has not, and those that PLAN has more. Raises TargetError."""
+    """The files that RECORD was made of and PLAN has not, and those that PLAN has more. If RECORD is None, it is
+    damaged, and the newest plan says what it was made of. Raises TargetError."""
     try:
         before = read_plan(results, plan.name.plan_key)
     except MburstError as error:
@@ -179,7 +180,8 @@ def differences(
             raise
         return [], []
     gone, more = plan.differs_from(before)
-    return gone, more if before.gives(record.digest, record.unsettled) else list(plan.near)  # else it is of another
+    is_of_it = record is not None and before.gives(record.digest, record.unsettled)
+    return gone, more if is_of_it else list(plan.near)  # else it may be of another
 
 
 def day_of(text: str, now_ns: int) -> str:

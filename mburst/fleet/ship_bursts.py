@@ -37,7 +37,7 @@ from .plan import (
     writer_of,
 )
 from .receipts import Receipt, ReceiptName, ShippedFile
-from .results import NearRows, PartitionName, PartitionRecord, list_records, open_results, sound_record
+from .results import DamagedRecord, NearRows, PartitionName, PartitionRecord, list_records, open_results, read_record
 from .sealed import HostFiles, SealedTableFile, key_of, list_switch_files
 from .ship import (
     BEAT_NS,
@@ -58,6 +58,7 @@ TABLES = (*MEASURED, *STATED)  # tables in which bursts are detected
 NEEDED = (*TABLES, SWITCH, LINKS)  # tables that the detection of a day reads
 MADE_OF_OTHERS = "was made of files that this store does not have, and there are others: nothing was replaced"
 OTHERS_HINT = "they were compacted or set aside here before the others came; or another store ships as this host"
+DAMAGED_HINT = "remove the record, and the day is detected in what is here"
 
 
 def ship_bursts(
@@ -142,19 +143,27 @@ class _HostBursts:
     def _bring(self, plan: PartitionPlan, report: Report, *, is_known: bool) -> bool:
         """Whether the target has what a plan gives, though the ledger was lost, or has it now. IS_KNOWN: whether this
         store has shipped the day before. What was made of files that are no longer here is not replaced by less."""
-        record = sound_record(self._target, plan.name)
-        if record is not None:
-            gone, more = ([], []) if plan.is_done(record) else differences(self._target, plan, record)
-            if plan.is_done(record) or (gone and not more):
-                self._note(plan, record)
-                self._result.there += len(record.rows)
-                return True
-            if gone and not (is_known and self._are_replaced(gone)):
-                self._miss(plan, MburstError(f"{self._target.name}: {plan.name} {MADE_OF_OTHERS}", OTHERS_HINT))
-                return False
-        is_shipped = self._ship(plan, is_new=record is None)
+        record, damaged = self._recorded(plan)
+        is_done = record is not None and plan.is_done(record)
+        gone, more = ([], []) if is_done or not (record or damaged) else differences(self._target, plan, record)
+        if record is not None and (is_done or (gone and not more)):
+            self._note(plan, record)
+            self._result.there += len(record.rows)
+            return True
+        if gone and not (is_known and self._are_replaced(gone)):
+            what = f"{damaged}; the day" if damaged else f"{self._target.name}: {plan.name}"
+            self._miss(plan, MburstError(f"{what} {MADE_OF_OTHERS}", DAMAGED_HINT if damaged else OTHERS_HINT))
+            return False
+        is_shipped = self._ship(plan, is_new=not (record or damaged))
         report(self._done)
         return is_shipped
+
+    def _recorded(self, plan: PartitionPlan) -> tuple[PartitionRecord | None, DamagedRecord | None]:
+        """Returns the record of a day at the target, or why it is none. Raises TargetError."""
+        try:
+            return read_record(self._target, plan.name), None
+        except DamagedRecord as error:
+            return None, error
 
     def _are_replaced(self, gone: list[ShippedFile]) -> bool:
         """Whether files are gone since what they have was recorded again."""

@@ -129,11 +129,11 @@ def test_days_that_are_shipped_beside_compaction_have_bursts_across_midnight_onc
     assert rows_of(tmp_path / "results", "incomplete") == []
 
 
-@pytest.mark.parametrize("by", ["compaction", "repair", "nobody"])
+@pytest.mark.parametrize("by", ["compaction", "compaction and damage", "repair", "nobody"])
 def test_what_was_shipped_is_not_replaced_by_less(tmp_path: Path, by: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Though more of the day is recorded after that of which it was made is gone: that is an error."""
     store, target = shipped_days(tmp_path)
-    if by == "compaction":
+    if by.startswith("compaction"):
         compacted(store, DAY + DAY_NS + SETTLED_NS)
     elif by == "repair":
         for path in sealed_files(store, "bins")[:1]:
@@ -145,13 +145,18 @@ def test_what_was_shipped_is_not_replaced_by_less(tmp_path: Path, by: str, capfd
         assert ship_bursts(store, target, ShipSettings("bursts")).troubles == []
     assert files(tmp_path / "results") == before
     recorded(store, "late", *incast(NOON + HOUR), host="h")
+    what = "results: 2024-10-04 rack r1 host h"
+    if by == "compaction and damage":
+        [record] = (tmp_path / "results" / "partitions" / "date=2024-10-04").rglob("host-h.json")
+        record.write_bytes(record.read_bytes()[:-9])
+        what = "host-h.json: damaged: not the record of a partition; the day"
     done = ship_bursts(store, target, ShipSettings("bursts"))
     if by == "nobody":
         assert done.troubles == [] and plain(rows_of(tmp_path / "results", "bursts")) == of_whole(store)
         return
     assert files(tmp_path / "results") == before
     [trouble] = map(str, done.troubles)
-    assert "results: 2024-10-04 rack r1 host h was made of files that this store does not have" in trouble
+    assert f"{what} was made of files that this store does not have" in trouble
 
 
 def test_two_stores_of_one_host_do_not_replace_each_other(tmp_path: Path) -> None:
