@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from ..fleet.detect import detect_day
     from ..fleet.plan import day_of, plan, read_inventory
-    from ..fleet.receipts import DamagedReceipt
+    from ..fleet.receipts import DamagedReceipt, list_receipts
     from ..fleet.results import open_results
     from ..fleet.target import open_target
 
@@ -95,7 +95,9 @@ def _run(arguments: argparse.Namespace) -> int:
     for error in damaged:
         say(f"{error} ({error.hint})")
     if not plans:
-        raise nobody_ships(arguments.target, arguments.rack)
+        if not any(list_receipts(target, arguments.rack)):
+            raise nobody_ships(arguments.target, arguments.rack)
+        say(f"{date}: nothing to detect: all hosts ship their bursts of this day to {arguments.output} themselves")
     open_results(results, definition)
     found = detect_day(target, results, iter(plans), engine, _Progress(len(plans)) if not arguments.json else _silent)
     if arguments.json:

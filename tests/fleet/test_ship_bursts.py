@@ -243,6 +243,23 @@ def test_detection_leaves_days_a_host_ships_itself(small: StoreFolder, tmp_path:
         assert lacking == {"b", "c"} and plain(rows(tmp_path / "results", "bursts")) == of_whole(small)
 
 
+def test_detection_of_a_day_that_all_hosts_ship_themselves_has_nothing_to_do(
+    small: StoreFolder, tmp_path: Path, target: FleetTarget, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They shipped all rows until another day before."""
+    other = StoreFolder.create(tmp_path / "other")
+    fill(other, {"a": [], "b": []}, start=START - DAY, length=HOUR)
+    shipped(other, tmp_path / "all")
+    sent(ship_bursts(small, target, SETTINGS))
+    before = files(tmp_path / "results")
+    words = ["fleet", "detect", str(tmp_path / "all"), "--day", DATES[0], "-o", target.name, "--jobs", "1"]
+    assert main(words) == 0
+    out, err = capfd.readouterr()
+    assert f"{DATES[0]}: nothing to detect: all hosts ship their bursts of this day" in err
+    assert out == f"{DATES[0]}: 0 partitions detected, 0 failed, 0 done before\n"
+    assert files(tmp_path / "results") == before
+
+
 def test_two_calls_of_level_bursts_at_once(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
     """Each call ships everything or leaves it to the other; the same objects arrive as from one call."""
     ship_bursts(small, open_target(tmp_path / "alone"), SETTINGS)
