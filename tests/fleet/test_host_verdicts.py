@@ -186,6 +186,21 @@ def test_verdicts_cost_nothing_where_they_are_not_wanted_or_there_are_no_probes(
     assert not detected(target, results, DATES[0]).outcomes, "what has verdicts has all the rest"
 
 
+def test_verdicts_are_given_though_a_receipt_is_damaged(target: Path, tmp_path: Path) -> None:
+    """Results without verdicts do not stay because less can be read now."""
+    shutil.copytree(target, tmp_path / "target")
+    more = StoreFolder.create(tmp_path / "more")
+    fill(more, {"late": [(50, 10)]}, start=START, rack=RACK)
+    shipped(more, tmp_path / "target")
+    detected(tmp_path / "target", tmp_path / "results", DATES[0], rack=RACK)
+    [receipt] = (tmp_path / "target" / "shipped" / f"rack={RACK}" / "host=late").iterdir()
+    receipt.write_bytes(receipt.read_bytes() + b" ")
+    asked = [detected(tmp_path / "target", tmp_path / "results", DATES[0], rack=RACK, with_verdicts=of)
+             for of in (False, True, True)]  # fmt: skip
+    assert [len(of.outcomes) for of in asked] == [0, 1, 0]
+    assert {row["host"] for row in rows(tmp_path / "results", "verdicts")} >= {*CASES}
+
+
 def test_results_without_the_table_are_detected_again(target: Path, done: Path, tmp_path: Path) -> None:
     """An earlier mburst without verdicts made them, so they are detected again although nothing has arrived since."""
     shutil.copytree(done, tmp_path / "results")
