@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,8 @@ def test_one_signal_ends_all_parts(running, number, code):
 def test_a_signal_to_the_whole_process_group_still_ends_all_cleanly(running):
     parts = children(running.pid)
     for pid in [*parts, running.pid, *parts, running.pid]:
-        os.kill(pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # a part may have ended before the second signal
+            os.kill(pid, signal.SIGTERM)
     assert running.wait(60) == 0 and "ended with" not in running.log()
 
 

@@ -7,7 +7,7 @@ import logging
 import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ class S3Server:
         self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self._server.server_port}"
         self.fault: Fault | None = None
         self.requests: list[str] = []
+        self._putting = threading.Lock()  # moto looks whether an object exists and then writes it; S3 does both at once
         self._thread.start()
 
     def _answer(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
@@ -45,7 +46,8 @@ class S3Server:
         self.requests.append(f"{request.method} {request.path}")
         environ["wsgi.input"] = io.BytesIO(request.get_data())  # a client waits until it has sent all
         answer = self.fault(request) if self.fault else None
-        return (answer or self.application)(environ, start)
+        with self._putting if request.method == "PUT" else nullcontext():
+            return (answer or self.application)(environ, start)
 
     def close(self) -> None:
         self._server.shutdown()

@@ -189,7 +189,7 @@ def test_rows_of_a_recording_that_later_days_have_again_go(tmp_path: Path) -> No
     before = answers(store, asked)
     compacted(store, DAY + 40 * DAY_NS)
     dates = {path.parent.parent.name for path in sealed_files(store, "recordings")}
-    assert answers(store, asked) == before and len(dates) == 1 + 8
+    assert answers(store, asked) == before and len(dates) == 1 + 9
     assert compacted(store, DAY + 40 * DAY_NS).days == []
     sealed_files(store, "recordings")[-1].write_bytes(b"damaged")
     assert answers(store, asked)[0][1] == 28
