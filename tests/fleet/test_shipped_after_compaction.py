@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> StoreFolder:
 
 
 def newest(target: FleetTarget, host: str) -> receipts.Receipt:
-    return list(receipts.read_receipts(target, "r1", host))[-1]
+    return max(receipts.read_receipts(target, "r1", host), key=lambda receipt: receipt.written_ns)
 
 
 @pytest.mark.parametrize("by", [ship, ship_bursts])
