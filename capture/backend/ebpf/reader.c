@@ -7,10 +7,6 @@
 
 #include "backend/ebpf/agreement.h"
 
-/* A slot is no longer trusted if only 1/GUARD of the ring is left before the program overwrites it. */
-#define GUARD 16
-#define FIRST_CAPACITY 256
-
 int mb_ebpf_reader_init(struct mb_ebpf_reader *reader, struct mb_ebpf_kernel *kernel, uint64_t begun_ns)
 {
 	*reader = (struct mb_ebpf_reader){ .kernel = kernel, .read_ns = begun_ns };
@@ -33,22 +29,14 @@ static volatile struct mb_ebpf_cursor *cursor_of(const struct mb_ebpf_reader *re
 	return (volatile struct mb_ebpf_cursor *)reader->kernel->memory[MB_EBPF_CURSORS] + part;
 }
 
-/* A ring of bins: its dimensions and its memory. */
-struct ring {
-	const struct mb_ebpf_slot *slots; /* of one cursor */
-	volatile __u64 *newest;
-	uint64_t size;
-	int64_t width_ns;
-};
-
-static struct ring ring_of(const struct mb_ebpf_reader *reader, enum mb_ebpf_ring which, uint32_t part)
+static struct mb_ebpf_ring_memory ring_of(const struct mb_ebpf_reader *reader, enum mb_ebpf_ring which, uint32_t part)
 {
 	const struct mb_ebpf_kernel *kernel = reader->kernel;
 	volatile struct mb_ebpf_cursor *cursor = cursor_of(reader, part);
 	const bool is_bins = which == MB_EBPF_SLOTS;
 	const uint64_t size = kernel->entries[which];
 
-	return (struct ring){
+	return (struct mb_ebpf_ring_memory){
 		.slots = (const struct mb_ebpf_slot *)kernel->memory[which] + part * size,
 		.newest = is_bins ? &cursor->bin : &cursor->other,
 		.size = size,
@@ -56,83 +44,11 @@ static struct ring ring_of(const struct mb_ebpf_reader *reader, enum mb_ebpf_rin
 	};
 }
 
-static bool is_intact(const struct ring *ring, uint64_t number, uint64_t newest)
-{
-	return number + ring->size - ring->size / GUARD > newest;
-}
-
-int mb_ebpf_run_insert(struct mb_ebpf_run *run, uint32_t at, const struct mb_ebpf_slot *slot)
-{
-	if (run->count == run->capacity) {
-		uint32_t capacity = run->capacity ? 2 * run->capacity : FIRST_CAPACITY;
-		struct mb_ebpf_slot *slots = realloc(run->slots, capacity * sizeof(*slots));
-
-		if (!slots)
-			return -ENOMEM;
-		run->slots = slots;
-		run->capacity = capacity;
-	}
-	memmove(run->slots + at + 1, run->slots + at, (run->count++ - at) * sizeof(*slot));
-	run->slots[at] = *slot;
-	return 0;
-}
-
-/* Reverse the order of the slots from FIRST on. */
-static void turn_round(struct mb_ebpf_run *run, uint32_t first)
-{
-	for (uint32_t i = first, j = run->count; i + 1 < j; i++) {
-		struct mb_ebpf_slot slot = run->slots[i];
-
-		run->slots[i] = run->slots[--j];
-		run->slots[j] = slot;
-	}
-}
-
-static void forget_yielded(struct mb_ebpf_run *run)
-{
-	if (!run->next)
-		return;
-	run->count -= run->next;
-	memmove(run->slots, run->slots + run->next, run->count * sizeof(*run->slots));
-	run->next = 0;
-}
-
-/* Copy the bins that end by SETTLED_NS, from the newest back to those that RUN has already had. The program may
- * overwrite the oldest of them at the same time: only slots that are still intact after copying count. It may also be
- * beginning the newest slot, which does not lead to an earlier one until then: search for that. Returns the position
- * of the first new slot in RUN, or -ENOMEM. */
-static int64_t copy(struct mb_ebpf_run *run, const struct ring *ring, uint64_t settled_ns)
-{
-	uint64_t number = *ring->newest, newest = number;
-	uint32_t first;
-
-	forget_yielded(run);
-	first = run->count;
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	while (number > run->taken && is_intact(ring, number, newest)) {
-		struct mb_ebpf_slot slot = ring->slots[number & (ring->size - 1)];
-
-		if (slot.number != number) {
-			number--;
-			continue;
-		}
-		if ((number + 1) * (uint64_t)ring->width_ns <= settled_ns && mb_ebpf_run_insert(run, run->count, &slot))
-			return -ENOMEM;
-		number = slot.back < number ? number - slot.back : 0;
-	}
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	newest = *ring->newest;
-	while (run->count > first && !is_intact(ring, run->slots[run->count - 1].number, newest))
-		run->count--;
-	turn_round(run, first);
-	return first;
-}
-
 /* Record losses. Every slot has the number of packets before it, so the slots from FIRST on show how many were lost.
  * Such a loss spans the time from the previous bin, or from the end of the last read, to the slot. DROPS is NULL for
  * packets that are also counted elsewhere. */
-static void note_losses(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, uint32_t first, const struct ring *ring,
-			struct mb_drop_queue *drops)
+static void note_losses(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, uint32_t first,
+			const struct mb_ebpf_ring_memory *ring, struct mb_drop_queue *drops)
 {
 	const uint64_t width = (uint64_t)ring->width_ns;
 
@@ -152,10 +68,10 @@ static void note_losses(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, 
 	}
 }
 
-static int collect_ring(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, const struct ring *ring,
+static int collect_ring(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, const struct mb_ebpf_ring_memory *ring,
 			uint64_t settled_ns, struct mb_drop_queue *drops)
 {
-	const int64_t first = copy(run, ring, settled_ns);
+	const int64_t first = mb_ebpf_run_copy(run, ring, settled_ns);
 
 	if (first < 0)
 		return -ENOMEM;
@@ -166,7 +82,8 @@ static int collect_ring(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, 
 static int collect_part(struct mb_ebpf_reader *reader, uint32_t part, uint64_t settled_ns, struct mb_drop_queue *drops)
 {
 	struct mb_ebpf_part *own = &reader->parts[part];
-	const struct ring bins = ring_of(reader, MB_EBPF_SLOTS, part), others = ring_of(reader, MB_EBPF_OTHERS, part);
+	const struct mb_ebpf_ring_memory bins = ring_of(reader, MB_EBPF_SLOTS, part),
+					 others = ring_of(reader, MB_EBPF_OTHERS, part);
 
 	own->end = cursor_of(reader, part)->logged;
 	own->merged_end = cursor_of(reader, part)->merged_logged;
@@ -209,16 +126,6 @@ static void release(volatile __u64 *taken, uint64_t position)
 	__atomic_store_n((uint64_t *)(uintptr_t)taken, position, __ATOMIC_RELEASE);
 }
 
-/* Packets of RUN, read or lost, before UNTIL_NS; bins after it were copied, too. */
-static uint64_t packets_before(const struct mb_ebpf_run *run, uint64_t until_ns, int64_t width_ns)
-{
-	uint64_t packets = run->packets;
-
-	for (uint32_t i = run->count; i > 0 && run->slots[i - 1].number * (uint64_t)width_ns >= until_ns; i--)
-		packets = run->slots[i - 1].before;
-	return packets;
-}
-
 void mb_ebpf_reader_note(const struct mb_ebpf_reader *reader, uint32_t which)
 {
 	const struct mb_ebpf_kernel *kernel = reader->kernel;
@@ -227,15 +134,10 @@ void mb_ebpf_reader_note(const struct mb_ebpf_reader *reader, uint32_t which)
 		const struct mb_ebpf_part *part = &reader->parts[i];
 		volatile struct mb_ebpf_cursor *cursor = cursor_of(reader, i);
 
-		cursor->read[which] = packets_before(&part->bins, reader->until_ns, kernel->bin_ns);
-		cursor->others_read[which] = packets_before(&part->others, reader->until_ns, kernel->source_bin_ns);
+		cursor->read[which] = mb_ebpf_run_packets_before(&part->bins, reader->until_ns, kernel->bin_ns);
+		cursor->others_read[which] =
+			mb_ebpf_run_packets_before(&part->others, reader->until_ns, kernel->source_bin_ns);
 	}
-}
-
-static void resume_run(struct mb_ebpf_run *run, uint64_t packets, uint64_t until_ns, int64_t width_ns)
-{
-	run->packets = packets;
-	run->taken = until_ns / (uint64_t)width_ns - 1;
 }
 
 /* Skip the entries of flows before UNTIL_NS: they were yielded, or their recorder was killed before it could yield
@@ -275,8 +177,8 @@ void mb_ebpf_reader_resume(struct mb_ebpf_reader *reader, uint32_t which, uint64
 		struct mb_ebpf_part *part = &reader->parts[i];
 		volatile struct mb_ebpf_cursor *cursor = cursor_of(reader, i);
 
-		resume_run(&part->bins, cursor->read[which], until_ns, kernel->bin_ns);
-		resume_run(&part->others, cursor->others_read[which], until_ns, kernel->source_bin_ns);
+		mb_ebpf_run_resume(&part->bins, cursor->read[which], until_ns, kernel->bin_ns);
+		mb_ebpf_run_resume(&part->others, cursor->others_read[which], until_ns, kernel->source_bin_ns);
 		skip_flows(reader, i, until_ns);
 		skip_merged(reader, i, until_ns);
 	}

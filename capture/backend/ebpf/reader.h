@@ -10,14 +10,7 @@
 #include "backend/counts.h"
 #include "backend/drop_queue.h"
 #include "backend/ebpf/kernel.h"
-
-/* Copied bins of one cursor, oldest first; those before `next` were yielded. */
-struct mb_ebpf_run {
-	struct mb_ebpf_slot *slots;
-	uint32_t count, next, capacity;
-	uint64_t taken;   /* number of the newest bin ever copied */
-	uint64_t packets; /* in all bins that were copied or lost */
-};
+#include "backend/ebpf/run.h"
 
 struct mb_ebpf_part {
 	struct mb_ebpf_run bins, others;
@@ -34,8 +27,6 @@ struct mb_ebpf_reader {
 	uint64_t packets, bytes;    /* yielded */
 };
 
-/* Put SLOT at position AT of RUN. 0 or -ENOMEM. */
-int mb_ebpf_run_insert(struct mb_ebpf_run *run, uint32_t at, const struct mb_ebpf_slot *slot);
 /* The entry of a flow at POSITION of what cursor PART has logged. */
 struct mb_ebpf_flow *mb_ebpf_flow_at(const struct mb_ebpf_reader *reader, uint32_t part, uint64_t position);
 
