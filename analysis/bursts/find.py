@@ -42,7 +42,7 @@ COLUMNS = (
     "link_bps",
 )
 
-# The variables of bursts.sql that select the bins of the detection, besides `hosts` and those of the definition.
+# The variables of bursts.sql that select the bins of the detection, in addition to `hosts` and those of the definition.
 FILTERS = ("rack", "interface", "direction", "recording", "since_ns", "until_ns")
 CHOSEN_BY = (*FILTERS, "recordings")
 FETCH = 10_000

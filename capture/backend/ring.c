@@ -21,7 +21,7 @@
 #define FRAME_SIZE 2048 /* only for the kernel's sanity check: frames of V3 have any size */
 #define VLAN_TAG_SIZE 4
 
-/* Room that a frame takes in a block besides its bytes, rounded up. */
+/* Room that a frame takes in a block in addition to its bytes, rounded up. */
 #define FRAME_OVERHEAD 256
 
 static struct tpacket_block_desc *block_at(const struct mb_ring *ring, uint64_t index)

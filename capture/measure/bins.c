@@ -116,7 +116,7 @@ static void count_notification(struct mb_bin *bin, struct mb_senders *senders, c
 		sender->cnp_packets++;
 }
 
-/* Count what only few packets have, besides the sums. */
+/* Count properties that only few packets have, in addition to the sums. */
 static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
 						 const struct mb_packet *packet)
 {

@@ -45,7 +45,7 @@ def same(text: str) -> str:
 
 
 def commands() -> Iterator[tuple[Path, str]]:
-    """Returns every call of mburst in a page: lines of code, and code within a line if it has arguments besides
+    """Returns every call of mburst in a page: lines of code, and code within a line if it has arguments other than
     options."""
     for page in PAGES:
         text = page.read_text("utf-8")

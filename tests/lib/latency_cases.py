@@ -23,7 +23,7 @@ FRAME = 1538
 
 @dataclass(frozen=True)
 class Setting:
-    """The parameters of a case besides its kind."""
+    """The parameters of a case, except its kind."""
 
     seconds: float = 20.0
     link_bps: float = 1e9

@@ -1,4 +1,4 @@
-"""Which answers state which fact of data besides the recordings: probes, switch queues, contention, the newest data."""
+"""Which answers state which fact of data other than recordings: probes, switch queues, contention, the newest data."""
 
 from __future__ import annotations
 
