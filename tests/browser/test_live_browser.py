@@ -8,13 +8,16 @@ import time
 import numpy as np
 import pytest
 import reportlib
-from livereader import PATIENCE, LiveReader, day_of, iso
-from livestore import RUN, SECOND, Growing, Server, filled
+from livepages import growing, open_page, recorded, seconds, steps_between, view_range
+from livereader import PATIENCE, day_of, iso
+from livestore import SECOND, Growing, Server
 from reportlib import BIN, FULL, PROBE, SHORT, START
 
 from mburst.dashboards.common.palette import LIGHT
 from mburst.quality import Quality
 from mburst.sql import StoreFolder
+
+__all__ = ["growing", "open_page", "recorded"]
 
 pytest.importorskip("uvicorn")
 
@@ -29,49 +32,6 @@ INK = """share => {
     for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 60 && data[i + 2] > data[i] + 20) return true;
     return false; }"""
 CELL_NS = 10_000_000  # width of a cell of the heatmap
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    """A server over a store without a current recording: the store of the report's tests."""
-    store = filled(tmp_path_factory.mktemp("live") / "store")
-    server = Server(store.path)
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def growing(tmp_path):
-    """A store to which the test appends, beginning now, and its server."""
-    store = Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND)
-    store.append([84] * 100)
-    server = Server(tmp_path / "store")
-    yield store, server
-    server.stop()
-    store.close()
-
-
-@pytest.fixture
-def open_page(browser):
-    opened = []
-
-    def opener(url, **context):
-        opened.append(LiveReader(browser, url, **context))
-        return opened[-1]
-
-    yield opener
-    for reader in opened:
-        reader.context.close()
-
-
-def steps_between(trace, begin: float, end: float):
-    """The values of a step line anywhere in [begin, end) seconds."""
-    x, y = trace
-    return [v for a, b, v in zip(x, [*x[1:], x[-1]], y, strict=True) if v is not None and a < end and b > begin]
-
-
-def seconds(ns: int) -> float:
-    return (ns - day_of(ns)) / 1e9
 
 
 def test_the_drawn_data_is_that_of_the_store(open_page, recorded):
@@ -155,10 +115,6 @@ def test_bursts_are_listed_with_their_senders(open_page, recorded):
     reader.page.locator(".fanin button").click()
     reader.wait("view.still !== null && view.timeline.lane.base === view.still.base && !view.timeline.drawing")
     assert max(steps_between(reader.trace("largest"), *view_range(reader))) == pytest.approx(100.0)
-
-
-def view_range(reader):
-    return [ns / 1e9 for ns in reader.page.evaluate("view.current()")]
 
 
 def test_new_bins_and_bursts_appear_by_themselves(open_page, growing):
@@ -431,103 +387,3 @@ def test_a_click_into_the_heatmap_shows_that_time(open_page, recorded):
     at = (reader.page.evaluate("view.heat.shown.first") + column) * SECOND + row * 10**7
     reader.wait("at => view.range && view.range[0] <= at && at < view.range[1]", at)
     assert reader.page.evaluate(INK, 75)
-
-
-def test_the_page_makes_no_request_and_logs_no_error(open_page, recorded):
-    reader = open_page(recorded.url)
-    for what in ("pause", "in", "out", "left", "right", "previous", "next", "pause"):
-        reader.page.click(f"[data-do={what}]")
-        reader.page.wait_for_timeout(100)
-    reader.page.select_option("#span", "60")
-    reader.page.click("#theme")
-    reader.page.wait_for_timeout(300)
-    assert reader.troubles == []
-    assert all(url.startswith((recorded.url, "data:")) for url in reader.requests), reader.requests
-
-
-@pytest.mark.parametrize(
-    "look",
-    [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}],
-    ids=["light", "dark", "phone"],
-)
-def test_axe_reports_no_violation(open_page, recorded, look):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    reader = open_page(recorded.url, **look)
-    reader.wait("document.querySelectorAll('.ended button').length === 2")
-    found = axe.Axe().run(reader.page)
-    assert found.violations_count == 0, found.generate_report()
-    assert reader.page.evaluate("document.documentElement.scrollWidth") == reader.page.viewport_size["width"]
-
-
-def test_an_older_recording_beside_a_newer_one(open_page, tmp_path):
-    """Its port direction is no longer in memory, so all of its data comes from the store."""
-    filled(tmp_path / "store")
-    store = Growing(tmp_path / "store", START + 3600 * SECOND)
-    store.append([84] * 100)
-    server = Server(tmp_path / "store")
-    try:
-        reader = open_page(server.url)
-        assert "eth1" in reader.page.locator("#lane option:checked").text_content()
-        old = reader.page.locator("#lane option", has_text="eth0").get_attribute("value")
-        reader.page.select_option("#lane", old)
-        reader.wait("document.querySelector('.ended button') && view.lane.id.includes('eth0') && view.tape")
-        reader.stand(START + (SHORT - 20) * BIN, START + (SHORT + 20) * BIN)
-        assert max(steps_between(reader.trace("largest"), *view_range(reader))) == pytest.approx(100.0)
-        assert reader.troubles == []
-    finally:
-        server.stop()
-        store.close()
-
-
-def test_a_page_that_cannot_draw_reports_it(browser, recorded):
-    context = browser.new_context()
-    page = context.new_page()
-    page.add_init_script("window.Worker = class extends Worker { constructor() { super('nowhere.js'); } }")
-    page.goto(recorded.url)
-    page.wait_for_selector("#trouble:not([hidden])", timeout=PATIENCE)
-    assert page.text_content("#trouble") == "Nothing can be drawn: the script that draws cannot be loaded"
-    context.close()
-
-
-def test_the_dark_scheme_can_be_chosen_and_is_kept(open_page, recorded):
-    reader = open_page(recorded.url)
-    paper = "getComputedStyle(document.body).backgroundColor"
-    line = "view.timeline.figure.data.find(t => t.meta === 'second').line.color"
-    light = reader.page.evaluate(line)
-    reader.page.click("#theme")
-    reader.wait(f"{line} !== '{light}'")
-    assert reader.page.evaluate(paper) == "rgb(20, 23, 26)"
-    reader.page.reload()
-    reader.page.wait_for_selector("html[data-ready]", timeout=PATIENCE)
-    assert reader.page.evaluate(paper) == "rgb(20, 23, 26)"
-
-
-def test_hostile_names_are_text(open_page, tmp_path):
-    name = reportlib.HOSTILE
-    store = Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND, host=name, rack=name)
-    server = Server(tmp_path / "store")
-    try:
-        store.burst(3, (name,))
-        reader = open_page(server.url)
-        reader.wait("document.querySelector('.ended button')")
-        assert name in reader.page.locator(".fanin").text_content()
-        assert reader.page.locator("img").count() == 0 and reader.troubles == []
-        assert RUN not in reader.page.locator("#lane").text_content()
-    finally:
-        server.stop()
-        store.close()
-
-
-@pytest.mark.parametrize(("width", "height"), [(1300, 800), (2560, 1440)])
-def test_the_first_screen_has_the_answer_three_figures_and_the_picture(open_page, recorded, width, height):
-    reader = open_page(recorded.url, viewport={"width": width, "height": height})
-    reader.stand(START, START + 20 * SECOND)
-    reader.wait("document.querySelector('#bursts-in-view').textContent === '2'")
-    for place in ("#answer", ".tiles", ".timeline", ".lines"):
-        box = reader.page.locator(place).first.bounding_box()
-        assert box["y"] + box["height"] <= height, place
-    answer = reader.page.locator("#answer").text_content()
-    assert answer.startswith(
-        "20 s in view: 2 bursts of up to 30 ms; the fullest bin of 100 µs reads 100 %, the fullest second "
-    )
-    assert reader.page.locator(".tile:visible").count() == 3

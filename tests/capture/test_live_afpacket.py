@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -17,37 +16,7 @@ from pathlib import Path
 import livelab
 import pytest
 from calm import Attempts
-
-OUTGOING, INCOMING = 2, 1
-
-
-def capture(lab, driver, *arguments, action=None, idle_ms=300):
-    command = ["ip", "netns", "exec", lab.far, str(driver), *arguments, f"target={lab.b}", f"idle_ms={idle_ms}"]
-    return livelab.run_driver(command, action)
-
-
-def sending(lab, sender, count, rate=0, size=64):
-    """Returns an action that sends from the near end."""
-
-    def send(_process):
-        output = lab.call(lab.near, f"{sender} {lab.a} {count} {rate} {size}")
-        assert json.loads(output)["sent"] == count
-
-    return send
-
-
-def inject(lab, namespace, interface, frames):
-    """Sends raw frames, each given as bytes."""
-    with lab.inside(namespace):
-        raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-        raw.bind((interface, 0))
-    with raw:
-        for frame in frames:
-            raw.send(frame)
-
-
-def numbered(i, ethertype=b"\x88\xb5", tag=b""):
-    return b"\xff" * 6 + b"\x02\0\0\0\0\x01" + tag + ethertype + f"frame {i:04}".encode().ljust(46, b"\0")
+from livecapture import INCOMING, OUTGOING, capture, inject, numbered, sending
 
 
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
@@ -444,86 +413,3 @@ def test_an_interface_that_is_down(lab, live_driver, backend):
 def test_an_interface_that_does_not_exist(lab, live_driver, backend):
     error = capture(lab, live_driver, f"backend={backend}", "target=nosuch0").total["error"]
     assert error == "nosuch0: no such interface: `ip link` lists them"
-
-
-@pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
-def test_frames_of_the_loopback_are_counted_once(lab, live_driver, backend):
-    def send(_process):
-        with lab.inside(lab.far), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-            for _ in range(25):
-                udp.sendto(b"x", ("127.0.0.1", 9))
-
-    got = capture(lab, live_driver, "target=lo", f"backend={backend}", "filter=udp", action=send)
-    assert got.total["frames"] == got.total["in"] == 25
-    assert "loopback" in got.total["notice"]
-
-
-@pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
-def test_raw_ip_of_a_tunnel(lab, live_driver, backend):
-    TUNSETIFF, IFF_TUN_NO_PI = 0x400454CA, 0x1001
-    with lab.inside(lab.far):
-        tunnel = os.open("/dev/net/tun", os.O_RDWR)
-        fcntl.ioctl(tunnel, TUNSETIFF, struct.pack("16sH22x", b"tun7", IFF_TUN_NO_PI))
-    livelab.sh(f"ip -n {lab.far} link set tun7 up")
-    packet = bytes.fromhex("4500001c000000004011 0000 0a4d0002 0a4d0001 0009 0009 0008 0000".replace(" ", ""))
-    try:
-        got = capture(
-            lab,
-            live_driver,
-            "target=tun7",
-            f"backend={backend}",
-            "filter=udp port 9",
-            "mode=dump",
-            action=lambda _: [os.write(tunnel, packet) for _ in range(5)],
-        )
-    finally:
-        os.close(tunnel)
-    assert got.ready["ready"] == backend and got.ready["linktype"] == 101
-    assert [frame["data"] for frame in got.frames] == [packet.hex()] * 5
-    assert {frame["direction"] for frame in got.frames} == {INCOMING}
-
-
-def test_the_pseudo_device_any(lab, live_driver):
-    got = capture(
-        lab,
-        live_driver,
-        "target=any",
-        "filter=ether proto 0x88b5",
-        "mode=dump",
-        action=lambda _: inject(lab, lab.near, lab.a, [numbered(i) for i in range(10)]),
-    )
-    assert got.ready["ready"] == "libpcap" and got.ready["linktype"] == 276
-    assert len(got.frames) == 10
-
-
-def segments_and_bytes(frame):
-    """Returns the Ethernet frames of a merged TCP/IPv4 frame, and their wire bytes."""
-    data = bytes.fromhex(frame["data"])
-    headers = 14 + (data[14] & 15) * 4 + (data[14 + (data[14] & 15) * 4 + 12] >> 4) * 4
-    payload = frame["len"] - headers
-    size = frame["gso_size"] or payload
-    segments = max(1, -(-payload // size) if size else 1)
-    if segments == 1:
-        return 1, max(frame["len"], 60) + 24
-    return segments, payload + segments * (headers + 24)
-
-
-@pytest.mark.parametrize("state", ["on", "off"])
-def test_merged_frames_have_the_bytes_of_the_wire(lab, live_driver, state):
-    lab.offloads(state)
-    count, truth = 20_000_000, {}
-    got = capture(
-        lab,
-        live_driver,
-        "mode=dump",
-        "direction=in",
-        "filter=tcp dst port 5201",
-        action=lambda _: truth.update(segments=livelab.transfer(lab, count)),
-    )
-    counted = [segments_and_bytes(frame) for frame in got.frames]
-    segments, wire = (sum(column) for column in zip(*counted, strict=True))
-    expected = count + truth["segments"] * (14 + 20 + 32 + 24)
-    assert (len(got.frames) < segments / 2) == (state == "on")
-    assert any(frame["gso_size"] for frame in got.frames) == (state == "on")
-    assert wire == pytest.approx(expected, rel=0.005)
-    assert segments == pytest.approx(truth["segments"], rel=0.02)

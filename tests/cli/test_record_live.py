@@ -3,168 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import threading
 import time
 
 import frame_builder as make
 import livelab
 import pytest
 from building import library
+from liverecording import Recording, send, send_flows, store
 from waiting import wait_for
 
-import mburst
 from mburst.sql import StoreFolder, locks
 
+__all__ = ["store"]
 GRO = 64  # bit of quality
-
-
-class Recording:
-    """A recording that runs in the far namespace."""
-
-    def __init__(self, lab, store, *arguments, environment=None):
-        self.store = store
-        self.process = subprocess.Popen(
-            [
-                "ip",
-                "netns",
-                "exec",
-                lab.far,
-                sys.executable,
-                "-m",
-                "mburst",
-                "record",
-                *arguments,
-                "-o",
-                str(store),
-                "--json",
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
-        self.code: int | None = None
-        self.error = ""
-
-    def begun(self, lab, others=0):
-        """Waits until it captures beside `others`: the promiscuous mode that it requests is then visible."""
-        for _ in range(600):
-            if f"promiscuity {others + 1} " in livelab.sh(f"ip -n {lab.far} -d link show {lab.b}"):
-                time.sleep(0.3)  # libpcap has more to do after that
-                return self
-            assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.05)
-        raise AssertionError("it never began")
-
-    def end(self, number=None):
-        if number:
-            self.process.send_signal(number)
-        out, self.error = self.process.communicate(timeout=60)
-        self.code = self.process.returncode
-        return [json.loads(line) for line in out.splitlines()]
-
-    def query(self, sql):
-        return StoreFolder.open(self.store).connect().execute(sql).fetchall()
-
-
-def send(lab, sender, count, rate=0, size=500):
-    lab.call(lab.near, f"{sender} {lab.a} {count} {rate} {size}")
-
-
-def send_flows(lab, flows, rounds):
-    """Sends datagrams of many flows in turn; threads that divide the load by flow each get some of them."""
-    with lab.inside(lab.near):
-        sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(flows)]
-    for _ in range(rounds):
-        for each in sockets:
-            each.sendto(b"x" * 400, ("10.9.0.2", 9))
-        time.sleep(0.002)
-    for each in sockets:
-        each.close()
-
-
-@pytest.fixture
-def store(tmp_path):
-    return tmp_path / "store"
-
-
-def test_a_file_replayed_by_pfring_gives_the_rows_of_the_file(tmp_path, store):
-    """Its `pcap:` device replays a file in µs: bins, senders and the inferred direction are those of the file."""
-    pfring = livelab.build_pfring()
-    file = tmp_path / "made.pcap"
-    with file.open("wb") as out:
-        out.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
-        for i in range(3000):
-            mac = bytes([2, 0, 0, 0, 0, 1 + i % 5])
-            frame = (b"\x02\0\0\0\0\xff" + mac + b"\x88\xb5").ljust(60 + i % 900, b"\0")
-            out.write(struct.pack("=IIII", 1_700_000_000 + i // 1000, i % 1000 * 1000, len(frame), len(frame)) + frame)
-    for name, arguments in (("file", [str(file)]), ("pfring", [f"pcap:{file}", "--backend", "pfring"])):
-        subprocess.run(
-            [sys.executable, "-m", "mburst", "record", *arguments, "-o", str(store / name), "--link", "1G"],
-            check=True,
-            capture_output=True,
-            env={**os.environ, "MBURST_PFRING_LIB": str(pfring)},
-        )
-    stores = [StoreFolder.open(store / name).connect() for name in ("file", "pfring")]
-    for sql in (
-        "SELECT ts_ns, direction, bytes, packets FROM bins ORDER BY ALL",
-        "SELECT ts_ns, source, bytes, packets FROM sources ORDER BY ALL",
-    ):
-        by_file, by_pfring = [con.execute(sql).fetchall() for con in stores]
-        assert by_file == by_pfring and by_file
-    assert stores[1].execute("SELECT DISTINCT backend, clock FROM recordings").fetchall() == [
-        ("pfring", "file, 1 µs or coarser")
-    ]
-
-
-def test_an_interface_by_python_until_an_event(lab, sender, store):
-    """mburst.record in this process: the rows that another thread reads from the store meanwhile are those of the
-    result."""
-    stop, seen = threading.Event(), []
-
-    def watch() -> None:
-        try:
-            for _ in range(200):
-                send(lab, sender, 500)
-                if (store / "mburst.json").exists() and mburst.open(store).sql("FROM bins").num_rows:
-                    break
-            seen.extend(mburst.open(store).recordings(direction="in").to_pylist())
-        finally:
-            stop.set()
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    try:
-        with lab.inside(lab.far):
-            done = mburst.record(
-                lab.b, store, filter="ether proto 0x88b5", stop=stop, link="1G", bin="1ms", host="cache", rack="r1"
-            )
-    finally:
-        stop.set()
-        watching.join()
-    [row] = [row for row in done.rows if row["direction"] == "in"]
-    bins = done.store.utilization(direction="in").to_pylist()
-    assert [one["recording_id"] for one in seen] == [row["recording_id"]]
-    assert row["packets"] == sum(one["packets"] for one in bins) >= 1 and row["packets"] >= seen[0]["packets"]
-    assert (row["bytes"], row["wire_bytes"]) == (500 * row["packets"], 524 * row["packets"])
-    assert (row["host"], row["rack"], row["link_bps"], row["bin_ns"]) == ("cache", "r1", 10**9, 10**6)
-    assert row["complete"] and row["ended"] == "finished" and row["dropped"] == 0 and done.new
-    assert done.table().num_rows == len(done.rows) == mburst.open(store).recordings().num_rows
-
-
-def test_an_interface_by_python_for_a_while(lab, store):
-    with lab.inside(lab.far):
-        done = mburst.record(lab.b, store, duration="200ms", direction="in", link="1G")
-    [row] = done.rows
-    assert row["complete"] and row["interface"] == lab.b and row["host"] == socket.gethostname()
-    with pytest.raises(mburst.UsageError, match="the duration of the recording is missing"), lab.inside(lab.far):
-        mburst.record(lab.b, store)
 
 
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap"])

@@ -31,7 +31,7 @@ from places import ROOT
 # Tests of rights, of folders that modules are imported from, of signals at the start, of peaks of memory, of
 # /proc/PID/cmdline.
 FRESH = re.compile(
-    r"/tests/(rights/|(cli/test_stopping|telemetry/test_gnmi_limits|status/test_status|agent/test_secrets"
+    r"/tests/(rights/|(cli/test_stopping|telemetry/test_gnmi_limits|status/test_(status|configuration)|agent/test_secrets"
     r"|fleet/test_ship_verb)\.py)"
 )
 _READ_AT_START = re.compile(r"PYTHON|LC_|LANG|LD_|MALLOC|GLIBC|OPENBLAS|OMP_|ARROW|TZ$|PATH$|HOME$|XDG")

@@ -1,0 +1,118 @@
+"""The page of the live view: its links, its look, its limits, and hostile names."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import reportlib
+from livepages import growing, open_page, recorded, steps_between, view_range
+from livereader import PATIENCE
+from livestore import RUN, SECOND, Growing, Server, filled
+from reportlib import BIN, SHORT, START
+
+__all__ = ["growing", "open_page", "recorded"]
+
+pytest.importorskip("uvicorn")
+
+ZERO = START // 86_400 // SECOND * 86_400 * SECOND  # times of the page are relative to the day
+
+
+def test_the_page_makes_no_request_and_logs_no_error(open_page, recorded):
+    reader = open_page(recorded.url)
+    for what in ("pause", "in", "out", "left", "right", "previous", "next", "pause"):
+        reader.page.click(f"[data-do={what}]")
+        reader.page.wait_for_timeout(100)
+    reader.page.select_option("#span", "60")
+    reader.page.click("#theme")
+    reader.page.wait_for_timeout(300)
+    assert reader.troubles == []
+    assert all(url.startswith((recorded.url, "data:")) for url in reader.requests), reader.requests
+
+
+@pytest.mark.parametrize(
+    "look",
+    [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}],
+    ids=["light", "dark", "phone"],
+)
+def test_axe_reports_no_violation(open_page, recorded, look):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    reader = open_page(recorded.url, **look)
+    reader.wait("document.querySelectorAll('.ended button').length === 2")
+    found = axe.Axe().run(reader.page)
+    assert found.violations_count == 0, found.generate_report()
+    assert reader.page.evaluate("document.documentElement.scrollWidth") == reader.page.viewport_size["width"]
+
+
+def test_an_older_recording_beside_a_newer_one(open_page, tmp_path):
+    """Its port direction is no longer in memory, so all of its data comes from the store."""
+    filled(tmp_path / "store")
+    store = Growing(tmp_path / "store", START + 3600 * SECOND)
+    store.append([84] * 100)
+    server = Server(tmp_path / "store")
+    try:
+        reader = open_page(server.url)
+        assert "eth1" in reader.page.locator("#lane option:checked").text_content()
+        old = reader.page.locator("#lane option", has_text="eth0").get_attribute("value")
+        reader.page.select_option("#lane", old)
+        reader.wait("document.querySelector('.ended button') && view.lane.id.includes('eth0') && view.tape")
+        reader.stand(START + (SHORT - 20) * BIN, START + (SHORT + 20) * BIN)
+        assert max(steps_between(reader.trace("largest"), *view_range(reader))) == pytest.approx(100.0)
+        assert reader.troubles == []
+    finally:
+        server.stop()
+        store.close()
+
+
+def test_a_page_that_cannot_draw_reports_it(browser, recorded):
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_init_script("window.Worker = class extends Worker { constructor() { super('nowhere.js'); } }")
+    page.goto(recorded.url)
+    page.wait_for_selector("#trouble:not([hidden])", timeout=PATIENCE)
+    assert page.text_content("#trouble") == "Nothing can be drawn: the script that draws cannot be loaded"
+    context.close()
+
+
+def test_the_dark_scheme_can_be_chosen_and_is_kept(open_page, recorded):
+    reader = open_page(recorded.url)
+    paper = "getComputedStyle(document.body).backgroundColor"
+    line = "view.timeline.figure.data.find(t => t.meta === 'second').line.color"
+    light = reader.page.evaluate(line)
+    reader.page.click("#theme")
+    reader.wait(f"{line} !== '{light}'")
+    assert reader.page.evaluate(paper) == "rgb(20, 23, 26)"
+    reader.page.reload()
+    reader.page.wait_for_selector("html[data-ready]", timeout=PATIENCE)
+    assert reader.page.evaluate(paper) == "rgb(20, 23, 26)"
+
+
+def test_hostile_names_are_text(open_page, tmp_path):
+    name = reportlib.HOSTILE
+    store = Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND, host=name, rack=name)
+    server = Server(tmp_path / "store")
+    try:
+        store.burst(3, (name,))
+        reader = open_page(server.url)
+        reader.wait("document.querySelector('.ended button')")
+        assert name in reader.page.locator(".fanin").text_content()
+        assert reader.page.locator("img").count() == 0 and reader.troubles == []
+        assert RUN not in reader.page.locator("#lane").text_content()
+    finally:
+        server.stop()
+        store.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1300, 800), (2560, 1440)])
+def test_the_first_screen_has_the_answer_three_figures_and_the_picture(open_page, recorded, width, height):
+    reader = open_page(recorded.url, viewport={"width": width, "height": height})
+    reader.stand(START, START + 20 * SECOND)
+    reader.wait("document.querySelector('#bursts-in-view').textContent === '2'")
+    for place in ("#answer", ".tiles", ".timeline", ".lines"):
+        box = reader.page.locator(place).first.bounding_box()
+        assert box["y"] + box["height"] <= height, place
+    answer = reader.page.locator("#answer").text_content()
+    assert answer.startswith(
+        "20 s in view: 2 bursts of up to 30 ms; the fullest bin of 100 µs reads 100 %, the fullest second "
+    )
+    assert reader.page.locator(".tile:visible").count() == 3
