@@ -165,10 +165,11 @@ class CsvFile:
         return self._kind.owner
 
     @property
-    def stated(self) -> list[str]:
-        """The columns of the file, without those with empty cells that are filled from other cells or the place of the
-        row."""
-        return [name for name in self._columns if name not in ("lost", "seq")]
+    def compared(self) -> list[str]:
+        """The columns by which two rows are the same: those of the file, without those that empty cells get from other
+        cells or from the place of the row, and the protocol of probes, which `read` may be given."""
+        protocol = {"protocol"} if self._kind.schema is PROBES else set()
+        return sorted(protocol.union(self._columns).difference(("lost", "seq")))
 
     def scan(self) -> CsvSummary:
         """Check every row."""

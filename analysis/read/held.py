@@ -14,14 +14,13 @@ TIMES = {"probes": ("tx_ns", "tx_ns"), "queues": ("window_start_ns", "ts_ns")}
 _HELD = """
 CREATE TEMP TABLE held AS
 SELECT {key} AS key_ns, hash({columns}) AS digest, count(*) AS n FROM {table}
-WHERE {first} >= $since AND {last} <= $until AND list_contains($owners, {owner}) AND {alike} GROUP BY ALL
+WHERE {first} >= $since AND {last} <= $until AND list_contains($owners, {owner}) GROUP BY ALL
 """
 _SUMMED = """
 CREATE TEMP TABLE summed AS
 SELECT DISTINCT src, dst, protocol, ts_ns AS second_ns FROM latency_steps
 WHERE ts_ns >= bin_start($since, 1000000000) AND ts_ns <= $until AND list_contains($owners, src)
 """
-_ALIKE = "(batch = $batch OR protocol = $protocol)"
 _KEYED = """
 CREATE OR REPLACE TEMP TABLE keyed AS
 SELECT row, {key} AS key_ns, hash({columns}) AS digest, {is_summed} AS is_summed FROM block
@@ -46,9 +45,8 @@ class NewRows(NamedTuple):
 
 
 class HeldRows:
-    """What the store of CONNECTION has of TABLE (probes or queues) from SINCE_NS to UNTIL_NS of some OWNERS. Two rows
-    are the same if COLUMNS are equal, OWNER among them. `all_of`: batch and protocol of a file of probes without a
-    column of protocols; its rows are the same as those of that batch or that protocol."""
+    """The rows of TABLE (probes or queues) of some OWNERS from SINCE_NS to UNTIL_NS in the store of CONNECTION. Two
+    rows are the same if COLUMNS are equal, OWNER among them."""
 
     def __init__(
         self,
@@ -59,7 +57,6 @@ class HeldRows:
         owners: Sequence[str],
         since_ns: int,
         until_ns: int,
-        all_of: tuple[str, str] | None = None,
     ) -> None:
         self._con = connection
         first, last = TIMES[table]
@@ -70,12 +67,10 @@ class HeldRows:
             "last": last,
             "owner": owner,
             "columns": ", ".join(columns),
-            "alike": _ALIKE if all_of else "true",
             "is_summed": _IS_SUMMED if table == "probes" else "false",
         }
         asked = {"since": since_ns, "until": until_ns, "owners": list(owners)}
-        alike = dict(zip(("batch", "protocol"), all_of or (), strict=False))
-        found = connection.execute(_HELD.format(**self._words), {**asked, **alike}).fetchall()
+        found = connection.execute(_HELD.format(**self._words), asked).fetchall()
         if table == "probes":
             found += connection.execute(_SUMMED, asked).fetchall()
         self._has_any = any(rows for (rows,) in found)

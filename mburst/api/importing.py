@@ -99,8 +99,7 @@ def _append(store: StoreFolder, table: str, source: CsvFile, summary: CsvSummary
             return 0, 0
         with store.connect(since_ns=summary.start_ns, until_ns=summary.end_ns + 1) as connection:
             span = summary.start_ns, summary.end_ns
-            all_of = (summary.batch, protocol) if table == "probes" and "protocol" not in source.stated else None
-            held = HeldRows(connection, table, source.stated, source.owner, sorted(summary.owners), *span, all_of)
+            held = HeldRows(connection, table, source.compared, source.owner, sorted(summary.owners), *span)
             for batch in source.read(summary, protocol):
                 new = held.without(batch)
                 added, summed = added + new.rows.num_rows, summed + new.summed

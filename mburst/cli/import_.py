@@ -75,12 +75,12 @@ def lines_of(result: dict[str, Any]) -> list[str]:
     if result["rows"]:
         parts.append(f"{format_time(result['start_ns'])} → {format_time(result['end_ns'])} UTC")
     lines = [", ".join(parts)]
-    if result["summed"]:
-        lines.append(f"{result['summed']:,} of them are of seconds of which the store keeps only sums")
-    if held := result["rows"] - result["added"] - result["summed"]:
-        lines.append(f"{held:,} of them were in the store already")
-    if len(lines) > 1:
-        lines[-1] += f": the other {result['added']:,} were added" if result["added"] else ": nothing was added"
+    held = result["rows"] - result["added"] - result["summed"]
+    if held or result["summed"]:
+        counts = [f"{result['added']:,} added"]
+        counts += [f"{held:,} already in the store"] * bool(held)
+        counts += [f"{result['summed']:,} in seconds that the store keeps only as sums"] * bool(result["summed"])
+        lines.append(", ".join(counts))
     if result["backwards"]:
         lines.append(
             f"{result['backwards']:,} of them end before they begin, and have no latency: the clock may have stepped"

@@ -70,7 +70,7 @@ def test_the_same_file_again_adds_nothing_and_is_reported(probes_file: Path, tmp
     packed.write_bytes(gzip.compress(PROBES_TEXT))
     code, out, _ = mburst("import", "probes", packed, "-o", store)
     assert code == 0
-    assert out.splitlines()[1] == "100 of them were in the store already: nothing was added"
+    assert out.splitlines()[1] == "0 added, 100 already in the store"
     code, out, _ = mburst("import", "probes", "-", "-o", store, "--json", stdin=PROBES_TEXT)
     result = json.loads(out)
     assert (code, result["rows"], result["added"], result["lost"], result["start_ns"]) == (0, 100, 0, 25, NOW)
@@ -85,7 +85,7 @@ def test_an_interrupted_import_is_completed(probes_file: Path, tmp_path: Path) -
         writer.append(batch.slice(0, 37))
     code, out, _ = mburst("import", "probes", probes_file, "-o", store)
     assert code == 0
-    assert out.splitlines()[1] == "37 of them were in the store already: the other 63 were added"
+    assert out.splitlines()[1] == "63 added, 37 already in the store"
     assert stored(store, "SELECT count(*), count(DISTINCT seq), max(seq) FROM probes") == [(100, 100, 99)]
 
 
@@ -94,9 +94,9 @@ def test_a_file_that_has_grown_adds_its_new_rows(probes_file: Path, tmp_path: Pa
     assert mburst("import", "probes", probes_file, "-o", store)[0] == 0
     with probes_file.open("ab") as file:
         file.write(b"".join(b"api,cache,%d,\n" % (NOW + n * 10**6) for n in range(100, 130)))
-    for line in ("the other 30 were added", "nothing was added"):
+    for line in ("30 added, 100 already in the store", "0 added, 130 already in the store"):
         code, out, _ = mburst("import", "probes", probes_file, "-o", store)
-        assert code == 0 and out.splitlines()[1].endswith(line)
+        assert code == 0 and out.splitlines()[1] == line
         assert stored(store, "SELECT count(*), sum(lost::INT), max(seq) FROM probes") == [(130, 55, 129)]
 
 
@@ -107,6 +107,8 @@ def test_probes_of_another_protocol_are_other_probes(tmp_path: Path) -> None:
         path.write_bytes(b"src,dst,tx_ns,rtt_ns\n" + lost[: (2 + number) * len(lost) // 3])
         assert mburst("import", "probes", path, "-o", tmp_path / "option", "--protocol", protocol)[0] == 0
     assert stored(tmp_path / "option", by_protocol) == [("icmp", 3), ("udp", 2)]
+    code, out, _ = mburst("import", "probes", path, "-o", tmp_path / "option", "--protocol", "udp")
+    assert (code, out.splitlines()[1]) == (0, "1 added, 2 already in the store")
     for protocols in (b"", b"udp"), (b"icmp", b"udp", b"udp"):
         rows = (b"a,b,%s,%d\n" % (protocol or b"udp", NOW) for protocol in protocols)
         path.write_bytes(b"".join([b"src,dst,protocol,tx_ns\n", *rows]))
@@ -154,7 +156,7 @@ def test_probes_that_are_kept_as_sums_are_not_added_again(probes_file: Path, tmp
     with probes_file.open("ab") as file:
         file.write(b"api,cache,%d,\n" % (NOW + 10**9))
     code, out, _ = mburst("import", "probes", probes_file, "-o", store)
-    line = "100 of them are of seconds of which the store keeps only sums: the other 1 were added"
+    line = "1 added, 100 in seconds that the store keeps only as sums"
     assert (code, out.splitlines()[1:]) == (0, [line])
     assert stored(store, "SELECT sum(sent), sum(lost) FROM latency_counts") == [(101, 26)]
 
