@@ -24,10 +24,10 @@ Exit codes:
 - 1: failed (one line on stderr states the reason and the remedy), or answered without damaged files (a line on stderr
   for each states what is missing)
 - 2: wrong usage
-- 130: interrupted
+- 130: interrupted by Ctrl-C, SIGTERM or SIGHUP (its terminal was closed); no temporary file is left
 
-A verb that runs until a signal ends with 130 by Ctrl-C, and with 0 by SIGTERM or SIGHUP (its terminal was closed),
-unless `nohup` started it.
+A verb that runs until a signal ends with 130 by Ctrl-C, and with 0 by SIGTERM or SIGHUP. `nohup` makes every verb
+ignore SIGHUP.
 """
 
 

@@ -35,7 +35,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _interrupted() -> int:
-    say("interrupted")
+    with suppress(OSError):  # the terminal was closed
+        say("interrupted")
     return 130
 
 

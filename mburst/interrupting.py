@@ -1,4 +1,7 @@
-"""Interruption of database queries by Ctrl-C: the database ignores signals while its own threads work."""
+"""Interruption of mburst's own process by Ctrl-C, SIGTERM or SIGHUP: it cleans up and ends. Queries of the database are
+interrupted, too, because it ignores signals while its own threads work. Verbs that run until a signal handle these
+signals themselves (stopping.py).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,10 @@ import sys
 import threading
 import warnings
 import weakref
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NoReturn
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import FrameType
 
     import duckdb
@@ -24,27 +26,33 @@ class _SignalState:
     """The state of this process; there is only one."""
 
     own = False  # whether this is mburst's own process
-    waits = False  # whether a thread waits for SIGINT
-    heard = False  # whether SIGINT arrived and raised KeyboardInterrupt
+    waits = False  # whether a thread waits for SIGNALS
+    heard = False  # whether one of SIGNALS arrived that raises KeyboardInterrupt
+    raised = False  # whether it has raised it
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal was closed
 _open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
 
 
 def own_process() -> None:
-    """Allow that queries of this process are interrupted. Called at the start of a command; a program that imports
-    mburst handles signals itself."""
+    """From now on, SIGNALS that have their default effect raise KeyboardInterrupt, and interrupt queries. Called at the
+    start of a command; a program that imports mburst handles signals itself."""
     _SignalState.own = True
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _raise)
+    for number in SIGNALS:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _raise)
 
 
-def _raise(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, and note it, because running code may convert it to another exception, as DuckDB
-    does."""
+def _raise(number: int, _frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, and note it, because running code may convert it to another exception, as DuckDB does.
+    Only Ctrl-C interrupts what the first signal began: others are often sent twice, to a process and to its group."""
     _SignalState.heard = True
+    if number != signal.SIGINT and _SignalState.raised:
+        return
+    _SignalState.raised = True
     _free_in_silence()
-    signal.default_int_handler(number, frame)
+    raise KeyboardInterrupt
 
 
 def _free_in_silence() -> None:
@@ -61,12 +69,12 @@ def is_own() -> bool:
 
 
 def watch(connection: duckdb.DuckDBPyConnection) -> None:
-    """From now on, SIGINT interrupts CONNECTION if it also raises KeyboardInterrupt; other handlers end the work
+    """From now on, SIGNALS interrupt CONNECTION if they also raise KeyboardInterrupt; other handlers end the work
     themselves. The connection is closed at the end of the process (ending.py)."""
     if threading.current_thread() is not threading.main_thread():
         return
     _open.add(connection)
-    if _raises() and not _SignalState.waits:
+    if any(map(_raises, SIGNALS)) and not _SignalState.waits:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -75,22 +83,23 @@ def watch(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def heard(error: BaseException) -> bool:
-    """Whether ERROR is a consequence of SIGINT, which raised KeyboardInterrupt or interrupted a query: it counts as the
-    cause of all later errors. If the database noticed the signal before our thread did, its own message says so."""
+    """Whether ERROR is a consequence of one of SIGNALS, which raised KeyboardInterrupt or interrupted a query: it
+    counts as the cause of all later errors. If the database noticed the signal before our thread did, its own message
+    says so."""
     return _SignalState.heard or (isinstance(error, RuntimeError) and str(error) == "Query interrupted")
 
 
-def _raises() -> bool:
-    return signal.getsignal(signal.SIGINT) is _raise
+def _raises(number: int) -> bool:
+    return number in SIGNALS and signal.getsignal(number) is _raise
 
 
 def _wait(reading: int) -> None:
     """Interrupt until the process ends, because another query may begin before the exception is raised."""
-    while signal.SIGINT not in os.read(reading, 1):
+    while not _raises(number := os.read(reading, 1)[0]):
         pass
-    _SignalState.heard |= _raises()
+    _SignalState.heard = True
     pause = threading.Event()
-    while _raises():
+    while _raises(number):
         _interrupt_all()
         pause.wait(EVERY_S)
 
@@ -113,26 +122,6 @@ def close_all() -> None:
 def is_ignored_hangup(number: signal.Signals) -> bool:
     """Whether NUMBER is SIGHUP and the parent process ignored it (nohup), so that it stays ignored."""
     return number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """In this context, SIGTERM and SIGHUP end the process as Ctrl-C does, so that it cleans up."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-        _free_in_silence()
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    ending = [number for number in (signal.SIGTERM, signal.SIGHUP) if not is_ignored_hangup(number)]
-    before = {number: signal.signal(number, interrupt) for number in ending}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def leave_to_parent() -> None:

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import printing
-from .interrupting import is_ignored_hangup
+from .interrupting import SIGNALS, is_ignored_hangup
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal was closed
 EVERY_S = 0.1  # longest delay between the end of the work and that of the thread that waits to stop it
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from .. import privileges
 from ..errors import MburstError, UsageError
-from ..interrupting import interruptible
 from ..units import NS_PER_S, parse_duration
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def _go_through(folder: Path, arguments: argparse.Namespace, seconds: float) -> 
     from ..lab.demo.commands import CommandFailed
     from ..lab.demo.folder import own
 
-    with interruptible(), own(folder):
+    with own(folder):
         try:
             find(make(folder, None if arguments.simulate else seconds, arguments.seed), folder)
         except CommandFailed as failed:

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import interrupting
 from ..errors import UsageError
 from ..fleet import UNFIT, UNFIT_HINT
 from ..names import say
@@ -73,11 +72,6 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan, detect, and list the partitions."""
-    with interrupting.interruptible():
-        return _run(arguments)
-
-
-def _run(arguments: argparse.Namespace) -> int:
     from ..fleet.detect import detect_day
     from ..fleet.plan import day_of, plan, read_inventory
     from ..fleet.receipts import DamagedReceipt, list_receipts

@@ -6,7 +6,6 @@ import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
-from .. import interrupting
 from ..names import print_lines, say
 from .fleet_ask import add_days, days_of
 
@@ -35,11 +34,6 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute, draw and write the pages, and print the names of the files."""
-    with interrupting.interruptible():
-        return _run(arguments)
-
-
-def _run(arguments: argparse.Namespace) -> int:
     from ..api.naming import known_names
     from ..fleet.asking import opened
     from ..fleet.plan import read_inventory

@@ -209,7 +209,7 @@ class Collector:
         self.writing.close()
 
     async def run(self, duration_s: float | None = None) -> None:
-        """Collect until a signal (stopping.SIGNALS), the end of the duration, the last answer (with --once), or a
+        """Collect until a signal (interrupting.SIGNALS), the end of the duration, the last answer (with --once), or a
         failure of the store, which is raised as MburstError."""
         loop = asyncio.get_running_loop()
 

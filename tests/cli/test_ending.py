@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +39,30 @@ print(any(name.startswith(".mburst-") for name in os.listdir()))
 ending.end(0)
 """
 
+ENDLESS = """
+import sys
+from mburst import __main__, cli, ending
+from mburst.sql import views
+from mburst.sql.catalogue import bare
+
+def ask(_):
+    connection = views.unlocked(bare(), {"memory_limit": "20MB"})
+    connection.execute("CREATE TEMP TABLE large AS SELECT random() AS x FROM range(8_000_000)")
+    print("asks", flush=True)
+    connection.execute("SELECT count(*) FROM range(1_000_000) a, range(1_000_000) b, large").fetchall()
+
+cli.carry_out = ask
+sys.argv = ["mburst", "check", "store"]
+ending.end(__main__.command())
+"""
+HUNG_UP = """
+import signal
+from mburst import interrupting
+interrupting.own_process()
+signal.raise_signal(signal.SIGHUP)
+print("goes on")
+"""
+
 
 def ran(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=60)
@@ -51,6 +77,44 @@ def test_a_database_leaves_no_file_behind(tmp_path: Path) -> None:
     done = ran(SPILLS, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
     assert list(tmp_path.iterdir()) == []
+
+
+def asks(folder: Path, stderr: int) -> subprocess.Popen[str]:
+    """Starts a verb with a query that does not end, and returns it when it has temporary files in FOLDER."""
+    command = [sys.executable, "-c", ENDLESS]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "asks\n" and list(folder.iterdir())
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "times"),
+    [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGTERM, 3), (signal.SIGHUP, 1), (signal.SIGHUP, 3)],
+)
+def test_a_signal_ends_a_query_and_leaves_no_file_behind(number: signal.Signals, times: int, tmp_path: Path) -> None:
+    """`timeout` and service managers send SIGTERM, some of them to a process and to its group."""
+    process = asks(tmp_path, subprocess.PIPE)
+    for _ in range(times):
+        process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (130, "mburst: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_terminal_leaves_no_file_behind(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    process = asks(tmp_path, writing)
+    os.close(writing)
+    os.close(reading)
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=60)
+    assert process.returncode == 130 and list(tmp_path.iterdir()) == []
+
+
+def test_a_query_under_nohup_survives_a_closed_terminal(tmp_path: Path) -> None:
+    command = ["nohup", sys.executable, "-c", HUNG_UP]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
 
 
 @pytest.mark.parametrize(("words", "code"), [(["sql", "--help"], 0), (["sql"], 2), (["sql", "none", "bins"], 1)])

@@ -9,7 +9,6 @@ import threading
 
 import pytest
 
-from mburst.interrupting import interruptible
 from mburst.stopping import stopping
 
 
@@ -25,12 +24,11 @@ def test_the_first_signal_stops_once_and_all_are_listed(number):
     assert signal.getsignal(number) is before
 
 
-@pytest.mark.parametrize("ending", [lambda: stopping(lambda: None), interruptible], ids=["lasting", "batch"])
-def test_a_hangup_that_was_ignored_at_the_start_stays_ignored(ending):
+def test_a_hangup_that_was_ignored_at_the_start_stays_ignored():
     """nohup relies on that."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with ending() as ended_by:
+        with stopping(lambda: None) as ended_by:
             signal.raise_signal(signal.SIGHUP)
         assert not ended_by and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
