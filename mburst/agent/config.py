@@ -22,12 +22,13 @@ from .. import files
 from ..api.asked import DefinitionOptions
 from ..api.options import definition_of, duration_ns
 from ..errors import MburstError, UsageError
-from ..units import WrittenFloat
+from ..units import WrittenFloat, format_duration
 from . import environment
 from .checked import naming, only, tables, text, texts
 from .delivery import Delivery, delivery_of
 from .environment import Environment
 from .schedule.reports import EVERY, LENGTH_NS
+from .schedule.retention import LEAST_NS, KeptReports
 from .secrets import Secrets
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ LEFT_OUT = ("help", "json", "csv", "check", "once", "dry-run")  # options that a
 DEFINITION = {
     name.replace("_", "-"): name for name in DefinitionOptions.__optional_keys__
 }  # key: option of definition_of
-REPORT_KEYS = ("name", "store", "racks", "every", "delay", "output", "deliver", "results", "inventory", *DEFINITION)
+REPORT_KEYS = (
+    *("name", "store", "racks", "every", "delay", "output", "keep", "deliver", "results", "inventory"),
+    *DEFINITION,
+)
 OF_STORES = ("store", "racks", *DEFINITION)  # keys of a store's report that a fleet's report does not have
 DELAYS = {"store": "10m", "results": "4h"}  # results are complete only after the detection that follows the day
 
@@ -75,7 +79,7 @@ class ReportSource:
 @dataclass(frozen=True)
 class ScheduledReport:
     """A report that is due regularly, of the racks of a store or of the results of a fleet. A `racks` of None selects
-    all racks in the store. `delay_ns` counts from the end of the period."""
+    all racks in the store. `delay_ns` counts from the end of the period. `kept` of None keeps all reports."""
 
     name: str
     source: ReportSource
@@ -83,6 +87,7 @@ class ScheduledReport:
     every: str
     delay_ns: int
     output: Path
+    kept: KeptReports | None
     deliver: list[str]
     definition: BurstDefinition
 
@@ -285,17 +290,33 @@ def _report(
         raise UsageError(
             f"{path}: {where}: unknown [[deliver]] {missing!r}", f"there are {', '.join(deliveries) or 'none'}"
         )
-    racks = table.get("racks", "all")
+    racks = None if table.get("racks", "all") == "all" else texts(path, where, "racks", table["racks"])
     return ScheduledReport(
         table["name"],
         source,
-        None if racks == "all" else texts(path, where, "racks", racks),
+        racks,
         every,
         delay,
         _local(path, where, "output", table["output"]),
+        _kept(path, where, table, every, racks, bool(source.results)),
         to,
         definition,
     )
+
+
+def _kept(
+    path: Path, where: str, table: Mapping[str, Any], every: str, racks: list[str] | None, of_fleet: bool
+) -> KeptReports | None:
+    """Returns what a report keeps; None: everything. Raises UsageError."""
+    if "keep" not in table:
+        return None
+    with naming(path, where):
+        keep_ns = duration_ns(text(path, where, "keep", table["keep"]))
+    if keep_ns < LEAST_NS:
+        raise UsageError(
+            f"{path}: {where}: a keep of less than {format_duration(LEAST_NS)}", "failed deliveries are retried as long"
+        )
+    return KeptReports(every, of_fleet, racks, keep_ns)
 
 
 def _local(path: Path, where: str, key: str, value: Any) -> Path:

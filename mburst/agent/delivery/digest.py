@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ... import files
@@ -17,6 +17,9 @@ from ...dashboards.rack import words as rack_words
 from ...names import short, shown
 from ...units import format_count, format_duration, format_share
 from .ledger import DeliveryKey
+
+if TYPE_CHECKING:
+    from ..schedule.retention import KeptReports
 
 MOST_RACKS = 100  # in a message; the index has all
 MOST_NAME, MOST_WORDS = 100, 1000  # characters of a name, and of its text
@@ -45,7 +48,8 @@ class DigestEntry:
 
 @dataclass(frozen=True)
 class Digest:
-    """All racks of a report and period, and earlier failures of delivery."""
+    """All racks of a report and period, and earlier failures of delivery. `kept` are the reports that stay in a folder
+    that collects them; None: all."""
 
     report: str
     since_ns: int
@@ -53,9 +57,18 @@ class Digest:
     folder: Path
     entries: Sequence[DigestEntry]
     troubles: Sequence[str]
+    kept: KeptReports | None = None
 
     @classmethod
-    def read(cls, report: str, folder: Path, since_ns: int, until_ns: int, troubles: Sequence[str]) -> Digest:
+    def read(
+        cls,
+        report: str,
+        folder: Path,
+        since_ns: int,
+        until_ns: int,
+        troubles: Sequence[str],
+        kept: KeptReports | None = None,
+    ) -> Digest:
         """Returns the digest of this user's own reports in a folder, those with the largest share of time in bursts
         first. A file of another user is a trouble."""
         own = summaries(folder, (since_ns, until_ns), own=True)
@@ -66,7 +79,7 @@ class Digest:
             f"{short(name, MOST_NAME)} is left out: not a regular file of this user"
             for name in sorted(foreign)[:MOST_LEFT_OUT]
         ]
-        return cls(report, since_ns, until_ns, folder, found, [*troubles, *left_out])
+        return cls(report, since_ns, until_ns, folder, found, [*troubles, *left_out], kept)
 
     def key(self, to: str) -> DeliveryKey:
         return DeliveryKey(self.report, self.since_ns, self.until_ns, to)

@@ -13,11 +13,11 @@ from ...units import NS_PER_S
 from ..config import RunConfig, ScheduledReport
 from ..delivery import DeliveryLedger, Digest, deliver
 from .reports import LENGTH_NS, known_racks, last_period, write_racks
+from .retention import LEAST_NS
 
 if TYPE_CHECKING:
     from ...analysis.rack.period import Period
 
-RETRY_NS = 7 * 86_400 * 10**9  # reports of older periods are no longer delivered
 LOOK_S = 30.0  # how often the loop checks whether a report is due
 
 
@@ -64,8 +64,8 @@ def _make_fleet(report: ScheduledReport, period: Period, show: Callable[[str], N
 
 
 def carry_out(config: RunConfig, report: ScheduledReport, now_ns: int, show: Callable[[str], None]) -> int:
-    """Write the report that is due, and deliver it and the earlier ones that failed. Returns the number of failed
-    deliveries."""
+    """Write the report that is due, deliver it and the earlier ones that failed, and remove those that are not kept.
+    Returns the number of failed deliveries."""
     from ...dashboards.rack import page
 
     period = due_period(report, now_ns)
@@ -76,9 +76,10 @@ def carry_out(config: RunConfig, report: ScheduledReport, now_ns: int, show: Cal
             to = config.deliveries[name]
             troubles = ledger.troubles(name)
             for since, until in _periods(report, period, ledger, name):
-                digest = Digest.read(report.name, report.output, since, until, troubles)
+                digest = Digest.read(report.name, report.output, since, until, troubles, report.kept)
                 failed += not deliver(digest, to, ledger, show)
-        if report.deliver:
+        removed = report.kept.remove_older(report.output) if report.kept else 0
+        if report.deliver or removed:
             page.write_index(report.output, ledger.open_failures())
     return failed
 
@@ -88,7 +89,7 @@ def _periods(report: ScheduledReport, newest: Period, ledger: DeliveryLedger, to
     old = [
         (since, until)
         for since, until in ledger.failed(report.name, to)
-        if until > newest.until_ns - RETRY_NS and since != newest.since_ns
+        if until > newest.until_ns - LEAST_NS and since != newest.since_ns
     ]
     return [*sorted(old), (newest.since_ns, newest.until_ns)]
 

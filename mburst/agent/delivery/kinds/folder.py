@@ -13,13 +13,16 @@ from ..values import folder_path
 
 
 def send(digest: Digest, to: Delivery) -> None:
-    """Copy pages and facts, and write the index of the folder. Raises MburstError if it cannot be written."""
+    """Copy pages and facts, remove copies that are not kept, and write the index of the folder. Raises MburstError if
+    it cannot be written."""
     folder = Path(to.settings["path"])
     for entry in digest.entries:
         for path in (*entry.more, entry.facts, entry.page):
             content = files.read_own(path).decode("utf-8", "replace")
             copy = folder / path.relative_to(digest.folder)
             files.write(copy, content, "the copy", "name another path", files.PUBLIC)
+    if digest.kept:
+        digest.kept.remove_older(folder)
     page.write_index(folder, list(digest.troubles), files.PUBLIC)
 
 
