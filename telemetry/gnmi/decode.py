@@ -173,6 +173,7 @@ class UpdateStream:
     def __init__(self, device: DeviceState, name: str, interval_ns: int = 0) -> None:
         self.device = device
         self.name = name
+        self.batch = f"{device.batch}-{name}"  # two subscriptions to one counter count the same packets
         self.interval_ns = interval_ns
         self.gap_ns = 0  # the device's time of the last message before a gap
         self._newest_ns = self._resumed_ns = 0

@@ -120,7 +120,7 @@ class PlainLeaf(Leaf):
         super().__init__(steps)
         self.stream = stream
         self.table = table = stream.device.rows.tables["gnmi_values"]
-        self.source = table.source(batch=stream.device.batch, device=stream.device.name, path=as_text(steps))
+        self.source = table.source(batch=stream.batch, device=stream.device.name, path=as_text(steps))
         self.present = False
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
@@ -255,7 +255,7 @@ class Entity:
         self.table = device.rows.tables[rule.table]
         self.columns = len(COLUMNS[rule.table])
         self.source = self.table.source(
-            batch=device.batch, device=device.name, semantics=rule.semantics, **{**names, **self._port_name()}
+            batch=stream.batch, device=device.name, semantics=rule.semantics, **{**names, **self._port_name()}
         )
 
     def _port_name(self) -> dict[str, str]:

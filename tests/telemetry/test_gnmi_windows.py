@@ -1,0 +1,37 @@
+"""Windows of gNMI values have what was counted in them, once: with several subscriptions and steps of clocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gnmilib import T0, Fed, S, notification, read
+from storelib import rows
+
+from mburst.sql import views
+from mburst.telemetry.gnmi.decode import UpdateStream
+
+Q = "/qos/interfaces/interface[interface-id=Ethernet1]/output/queues/queue[name=3]/state/"
+ALWAYS = "-9223372036854775808, 9223372036854775807"
+
+
+def counted(found: list[dict[str, Any]], column: str) -> int:
+    """Returns the sum of a column of rows of `queues`, as the store's macro has it."""
+    with views.in_memory() as con:
+        con.register("given", rows("queues", *found))
+        [(total,)] = con.sql(f"SELECT total({column}) FROM believable_windows('given', {ALWAYS})").fetchall()
+    return int(total)
+
+
+@pytest.mark.parametrize("periods", [(10, 10), (10, 20), (10, 30), (20, 50), (10, 100), (10, 0)])
+def test_drops_of_two_subscriptions_count_once(periods: tuple[int, int]) -> None:
+    """The second subscription is of the same or another interval, or on change (0)."""
+    fed = Fed()
+    streams = [fed.stream, UpdateStream(fed.device, "t")]
+    for k in range(601):
+        dropped = k // 7 * 5
+        for stream, period, first in zip(streams, periods, (0, 3 if periods[1] else 0), strict=True):
+            if k % (period or 7) == first:
+                stream.feed(read(notification(T0 + k * S // 10, {Q + "dropped-pkts": dropped})), T0 + k * S // 10)
+    streams[1].flush()
+    assert counted(fed.take()["queues"], "dropped_packets") == 600 // 7 * 5
