@@ -122,7 +122,7 @@ class _Taken:
         ts_ns, start_ns = (np.array(column, np.uint64) for column in (self._ts_ns, self._start_ns))
         plausible = (ts_ns >= PLAUSIBLE_NS[0]) & (ts_ns < PLAUSIBLE_NS[1])
         ahead = plausible & (ts_ns > receive_ns + limits.AHEAD_NS)
-        start_ns[(start_ns < PLAUSIBLE_NS[0]) | (start_ns > ts_ns)] = 0
+        start_ns[(start_ns < PLAUSIBLE_NS[0]) | (start_ns >= ts_ns)] = 0  # a point that begins at its time: not known
         points = Points(
             np.array(self._series, np.int32), np.array(self._feed, np.int32), ts_ns.astype(np.int64),
             start_ns.astype(np.int64), np.array(self._value, np.int64), np.full(len(ts_ns), receive_ns, np.int64),

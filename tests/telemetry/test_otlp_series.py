@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
-from otlplib import DELTA, DEPTH, DROPS, MS, OUT_BYTES, T0, FedIntake, Point, message, reordered
+from otlplib import CUMULATIVE, DELTA, DEPTH, DROPS, MS, OUT_BYTES, T0, FedIntake, Point, message, reordered
 
 from mburst.quality import Quality
 from mburst.telemetry.otlp import limits
@@ -173,6 +173,20 @@ def test_a_counter_that_decreased_is_a_reset_at_any_value():
     fed = FedIntake().feed(message([(OUT_BYTES, "Ethernet0", T0 + k * MS, values[k]) for k in range(N)])).end()
     assert max(amount for amount, _ in fed.bins.values()) == 1000
     assert fed.bins["Ethernet0", "out", T0 + 29 * MS] == (5, Quality.RESET)
+
+
+@pytest.mark.parametrize("name", [OUT_BYTES, DROPS])
+def test_a_total_of_unknown_start_is_no_increase(name):
+    """A sender that was restarted does not know when the counter began: its first point begins at its own time, and the
+    next ones begin there (OpenTelemetry, metrics data model, cumulative streams with unknown start time)."""
+    fed, begin = FedIntake(), T0
+    for k in range(40):
+        begin = T0 + k * MS if k == 20 else begin
+        sent = [(name, "Ethernet0|3" if name == DROPS else "Ethernet0", T0 + k * MS, 10**9 + 10 * k)]
+        fed.feed(message(sent, temporality=CUMULATIVE, start_ns=begin), take=k % 5 == 0)
+    fed.end()
+    found = fed.rows["queues"] or [{"dropped_packets": amount, "quality": bits} for amount, bits in fed.bins.values()]
+    assert sum(row["dropped_packets"] for row in found) == 390 and not any(row["quality"] for row in found)
 
 
 @pytest.mark.parametrize("after", [0, 700])
