@@ -7,7 +7,7 @@ import pytest
 
 from mburst.analysis.cause.arrivals import arrivals_of
 from mburst.analysis.cause.arriving import curve_of_senders, stretches_of
-from mburst.analysis.cause.evidence.switch import PortQueue
+from mburst.analysis.cause.evidence.switch import PortQueue, deepest
 from mburst.analysis.cause.port import port_from_bins
 from mburst.analysis.cause.predicted_queue import predicted
 
@@ -41,3 +41,19 @@ def test_senders_predict_the_queue_of_the_receiver() -> None:
     curve = curve_of_senders(receiver, full, came)
     assert full.begin == pytest.approx([20 * bin_ns]) and full.length == pytest.approx([60 * bin_ns])
     assert curve.leaving(times[35:36]) == pytest.approx([50 * bin_ns])  # 375 kB arrived in 1.5 ms, and leave in 3 ms
+
+
+def test_the_deepest_of_windows_that_overlap_each_other() -> None:
+    """Windows of several collections lie in each other."""
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        windows = int(rng.integers(0, 9))
+        start, length = rng.integers(0, 30, windows).astype(float), rng.integers(1, 25, windows).astype(float)
+        order = np.argsort(start + length, kind="stable")
+        queue = PortQueue("q", start[order], (start + length)[order], rng.integers(0, 9, windows).astype(float))
+        begin = np.append(rng.integers(0, 60, 9), np.nan)
+        end = begin + rng.integers(0, 5, 10)
+        found = deepest(queue, begin, end)
+        for k in range(len(begin)):
+            over = queue.max_bytes[(queue.start <= end[k]) & (queue.end >= begin[k])]
+            assert found[k] == over.max() if len(over) else np.isnan(found[k])

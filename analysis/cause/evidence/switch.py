@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...model.stats import Floats
+from ...model.stats import Floats, Whole
 
 FITTING = 0.5  # of the depth that the waits need, at least; and they need at least as much of the depth
 ALLOWED = 0.8  # of the waiting, at least: a device may count a quarter less of small frames than they take on the wire
@@ -76,14 +76,34 @@ def depth_at(queue: PortQueue, time: Floats) -> Floats:
 
 
 def deepest(queue: PortQueue, begin: Floats, end: Floats) -> Floats:
-    """Returns the largest depth of the windows that overlap each interval, bytes; NaN if none does."""
-    first = np.searchsorted(queue.end, begin)
-    last = np.searchsorted(queue.start, end, side="right")
-    inside = np.isfinite(begin) & np.isfinite(end) & (last > first)
+    """Returns the largest depth of the windows that overlap each interval, bytes; NaN if none does. Windows may overlap
+    each other, as those of several collections."""
+    asked = np.flatnonzero(np.isfinite(begin) & np.isfinite(end))
+    asked = asked[np.argsort(end[asked], kind="stable")]
+    first, last = np.searchsorted(queue.end, begin[asked]), np.searchsorted(queue.end, end[asked])
+    depth = np.full(len(asked), -np.inf)
+    if (ending := last > first).any():  # windows that end in the interval
+        edges = np.column_stack((first[ending], last[ending])).ravel()
+        depth[ending] = np.maximum.reduceat(np.append(queue.max_bytes, 0.0), edges)[::2]
+    opens, closes = np.searchsorted(end[asked], queue.start), np.searchsorted(end[asked], queue.end, side="right")
+    depth = np.maximum(depth, _over_ranges(len(asked), opens, closes, queue.max_bytes))  # those that contain its end
     found = np.full(len(begin), np.nan)
-    if inside.any():
-        edges = np.column_stack((first[inside], last[inside])).ravel()
-        found[inside] = np.maximum.reduceat(np.append(queue.max_bytes, 0.0), edges)[::2]
+    found[asked] = np.where(np.isfinite(depth), depth, np.nan)
+    return found
+
+
+def _over_ranges(places: int, first: Whole, last: Whole, value: Floats) -> Floats:
+    """Returns, for each of PLACES, the largest value of the ranges [first, last) that contain it; -inf if none does.
+    Each range is two that overlap, of a power of two; from the longest on, each is divided into halves."""
+    power = np.frexp(np.maximum(last - first, 0))[1] - 1  # -1: an empty range
+    found = np.full(places, -np.inf)
+    for k in range(int(power.max(initial=0)), -1, -1):
+        at = np.flatnonzero(power == k)
+        np.maximum.at(found, first[at], value[at])
+        np.maximum.at(found, last[at] - (1 << k), value[at])
+        if k:
+            half = 1 << (k - 1)
+            found[half:] = np.maximum(found[half:], found[:-half].copy())
     return found
 
 
