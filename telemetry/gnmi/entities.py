@@ -269,18 +269,37 @@ class Entity:
             self.table.texts["port"][self.source] = port
 
     def emit(self) -> None:
-        """Append a row of the existing values."""
+        """Append rows of the existing values: one for each begin of a window."""
         filled, self.filled = self.filled, []
         if not filled:
             return
         if self.stream.device.aliases:
             self._learn_port()
-        ts_ns = self.ts_ns
-        start_ns, quality = self._window(filled)
-        quality, self.quality = quality | self.quality, 0
-        row: list[int | None] = [None] * self.columns
+        begin_ns, mixed = filled[0].last_ns, False
         for slot in filled:
             slot.filled = False  # of all of them, whatever happens to one
+            if slot.last_ns != begin_ns:
+                mixed = True
+        quality, self.quality = self.quality, 0
+        if not mixed or self.rule.window_ns:
+            self._emit_row(filled, begin_ns, quality)
+        else:
+            self._emit_by_begin(filled, quality)
+
+    def _emit_by_begin(self, filled: list[ColumnLeaf], quality: int) -> None:
+        """Append a row for each begin of a window; the first value of a column belongs to the latest."""
+        begin_of = dict.fromkeys((slot.column for slot in filled), max(slot.last_ns for slot in filled))
+        for slot in filled:
+            begin_of[slot.column] = min(begin_of[slot.column], slot.last_ns or LARGEST)
+        for begin_ns in sorted(set(begin_of.values())):
+            self._emit_row([slot for slot in filled if begin_of[slot.column] == begin_ns], begin_ns, quality)
+
+    def _emit_row(self, filled: list[ColumnLeaf], begin_ns: int, quality: int) -> None:
+        """Append a row of values that were last there at BEGIN_NS."""
+        ts_ns = self.ts_ns
+        start_ns, guessed = self._window(begin_ns)
+        quality |= guessed
+        row: list[int | None] = [None] * self.columns
         for slot in filled:
             value, slot.value = slot.number(), None
             if value is None:
@@ -299,15 +318,14 @@ class Entity:
         if quality & QUALITY_IMPOSSIBLE or any(value is not None for value in row):
             self._append(row, start_ns, quality)
 
-    def _window(self, filled: list[ColumnLeaf]) -> tuple[int, int]:
-        """The begin of the row's window, and QUALITY_GUESSED if the device did not report it: the previous values,
-        unless the windows of the device have a length of their own."""
+    def _window(self, begin_ns: int) -> tuple[int, int]:
+        """The begin of a row's window, and QUALITY_GUESSED if the device did not report it: the previous values, unless
+        the windows of the device have a length of their own."""
         rule, ts_ns = self.rule, self.ts_ns
         if rule.window_ns:
             return ts_ns - rule.window_ns, QUALITY_GUESSED if rule.semantics == "periodic-max" else 0
-        start_ns = min([slot.last_ns for slot in filled if slot.last_ns], default=0)
-        if start_ns:
-            return min(start_ns, ts_ns), 0
+        if begin_ns:
+            return min(begin_ns, ts_ns), 0
         if rule.semantics == "max-since-last":
             return ts_ns - self.stream.interval_ns, QUALITY_GUESSED
         return ts_ns, 0

@@ -35,3 +35,18 @@ def test_drops_of_two_subscriptions_count_once(periods: tuple[int, int]) -> None
                 stream.feed(read(notification(T0 + k * S // 10, {Q + "dropped-pkts": dropped})), T0 + k * S // 10)
     streams[1].flush()
     assert counted(fed.take()["queues"], "dropped_packets") == 600 // 7 * 5
+
+
+def test_each_value_is_in_the_window_since_the_value_before_it() -> None:
+    """With suppress_redundant, a device sends a counter that is the same again not at all."""
+    fed = Fed("mburst")
+    for k in range(61):
+        dropped = {Q + "dropped-pkts": k} if k in (0, 50, 60) else {}
+        fed.feed(notification(T0 + k * S, {Q + "transmit-octets": 1000 * k, Q + "max-queue-len": k, **dropped}))
+    found = fed.take()["queues"]
+    spans = {
+        name: [((row["window_start_ns"] - T0) // S, (row["ts_ns"] - T0) // S) for row in found if row[name] is not None]
+        for name in ("dropped_packets", "transmit_bytes", "max_bytes")
+    }
+    assert spans["dropped_packets"] == [(0, 50), (50, 60)]
+    assert spans["transmit_bytes"] == spans["max_bytes"][1:] == [(k, k + 1) for k in range(60)]
