@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LARGEST = 2**63 - 1
 SPEED_LETTERS = 64  # of the text of a link speed
 LEAST_FRAME = 64  # bytes: limits the number of packets that a link can carry
+OLDER = "values of counters older than those before them (was the clock of the device set back?)"
 _SPEED = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([kKMGT])", re.ASCII)
 _PREFIX = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -254,6 +255,8 @@ class Entity:
         self.port = device.port(names.get("port", ""))
         self.table = device.rows.tables[rule.table]
         self.columns = len(COLUMNS[rule.table])
+        # Leaves whose last value was older than those before it: its time, when it came, and the value.
+        self.behind: dict[ColumnLeaf, tuple[int, int, int | None]] = {}
         self.source = self.table.source(
             batch=stream.batch, device=device.name, semantics=rule.semantics, **{**names, **self._port_name()}
         )
@@ -275,16 +278,23 @@ class Entity:
             return
         if self.stream.device.aliases:
             self._learn_port()
-        begin_ns, mixed = filled[0].last_ns, False
+        ts_ns, begin_ns, mixed = self.ts_ns, filled[0].last_ns, False
         for slot in filled:
             slot.filled = False  # of all of them, whatever happens to one
             if slot.last_ns != begin_ns:
+                mixed = True
+            if slot.last_ns > ts_ns:
+                self._take_older(slot)
                 mixed = True
         quality, self.quality = self.quality, 0
         if not mixed or self.rule.window_ns:
             self._emit_row(filled, begin_ns, quality)
         else:
             self._emit_by_begin(filled, quality)
+        if self.behind:
+            for slot in filled:
+                if slot.last_ns == ts_ns:
+                    self.behind.pop(slot, None)
 
     def _emit_by_begin(self, filled: list[ColumnLeaf], quality: int) -> None:
         """Append a row for each begin of a window; the first value of a column belongs to the latest."""
@@ -317,6 +327,17 @@ class Entity:
         # The first values of counters are not increases.
         if quality & QUALITY_IMPOSSIBLE or any(value is not None for value in row):
             self._append(row, start_ns, quality)
+
+    def _take_older(self, slot: ColumnLeaf) -> None:
+        """A value is older than the last one. If the one before it was so, too, and time passed between them as their
+        times say, the clock of the device was set back, and the leaf goes on from that one."""
+        behind_ns, came_ns, value = self.behind.get(slot, (0, 0, None))
+        if behind_ns and 0 < self.ts_ns - behind_ns <= 2 * (self.receive_ns - came_ns):
+            slot.last, slot.last_ns = value, behind_ns
+            return
+        self.behind[slot] = self.ts_ns, self.receive_ns, slot.number()
+        if slot.counter:
+            self.stream.device.count(self.stream.name, "dropped", OLDER)
 
     def _window(self, begin_ns: int) -> tuple[int, int]:
         """The begin of a row's window, and QUALITY_GUESSED if the device did not report it: the previous values, unless
@@ -405,3 +426,4 @@ class Entity:
         if self.filled:
             self.emit()
         slot.last, slot.last_ns = None, 0
+        self.behind.pop(slot, None)

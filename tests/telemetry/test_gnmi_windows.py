@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gnmilib import T0, Fed, S, notification, read
+from gnmilib import T0, Fed, S, notification, read, value
 from storelib import rows
 
 from mburst.sql import views
@@ -35,6 +35,46 @@ def test_drops_of_two_subscriptions_count_once(periods: tuple[int, int]) -> None
                 stream.feed(read(notification(T0 + k * S // 10, {Q + "dropped-pkts": dropped})), T0 + k * S // 10)
     streams[1].flush()
     assert counted(fed.take()["queues"], "dropped_packets") == 600 // 7 * 5
+
+
+def drops(fed: Fed, *times: tuple[float, float]) -> Fed:
+    """Feeds a counter of drops, 10 a second, at (time of the device, time of receipt) in seconds."""
+    for at, came in times:
+        dropped = value(round(came * 10) + 10**6)
+        fed.stream.feed(read(notification(T0 + round(at * S), {Q + "dropped-pkts": dropped})), T0 + round(came * S))
+    return fed
+
+
+def windows(fed: Fed) -> list[tuple[float, float, int]]:
+    """Returns begin and end in seconds, and the drops of each row."""
+    return [
+        ((row["window_start_ns"] - T0) / S, (row["ts_ns"] - T0) / S, row["dropped_packets"])
+        for row in fed.take()["queues"]
+    ]
+
+
+@pytest.mark.parametrize("back", [5, 3600])
+def test_counters_go_on_after_the_clock_of_a_device_was_set_back(back: int) -> None:
+    """What was counted between the step and the first value after it is not known. The values of the hour were ignored,
+    and then all of them were counted in one second."""
+    fed = drops(Fed(), *((k, k) for k in range(10)), *((k - back, k) for k in range(10, 20)))
+    found = windows(fed)
+    assert all(end - begin == 1 and dropped == 10 for begin, end, dropped in found) and len(found) == 9 + 9
+
+
+def test_one_time_in_the_future_does_not_stop_a_counter() -> None:
+    found = windows(drops(Fed(), (0, 0), (1, 1), (10**8, 2), (3, 3), (4, 4), (5, 5)))
+    assert found == [(0, 1, 10), (1, 10**8, 10), (3, 4, 10), (4, 5, 10)]
+
+
+def test_values_that_were_overtaken_count_once() -> None:
+    fed = drops(Fed(), (0, 0), (4, 4))
+    for late in (1, 2, 3):  # they come at once
+        fed.stream.feed(read(notification(T0 + late * S, {Q + "dropped-pkts": 10**6 + late * 10})), T0 + 4 * S + late)
+    rows_of = drops(fed, (5, 5)).take()
+    assert [row["dropped_packets"] for row in rows_of["queues"]] == [40, 10]
+    [event] = rows_of["gnmi_events"]
+    assert (event["event"], event["amount"]) == ("dropped", 3) and "older than those before them" in event["detail"]
 
 
 def test_each_value_is_in_the_window_since_the_value_before_it() -> None:
