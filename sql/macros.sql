@@ -288,6 +288,15 @@ GROUP BY s.src, s.dst, s.protocol, s.measure;
 CREATE MACRO conceivable(any_bytes, any_packets) AS
     coalesce(any_bytes, 0) < 1152921504606846976 AND coalesce(any_packets, 0) < 281474976710656;
 
+-- Whether a queue is before the output of its port. Those at its input have names that begin with `in:` or `voq:`.
+CREATE MACRO is_of_output(queue) AS NOT (starts_with(queue, 'in:') OR starts_with(queue, 'voq:'));
+
+-- The queue of the same port that has, if there is one, the packets of this queue, too; NULL if none can: `0` of the switch
+-- agent is all that waits at a port, also in classes such as `1:10`, and a class of IOS XR has those of its child policy.
+CREATE MACRO whole_queue(queue) AS CASE
+    WHEN regexp_full_match(queue, '[0-9a-f]{1,4}:[0-9a-f]{1,4}') THEN '0'
+    ELSE nullif(regexp_extract(queue, '^([^/]+/[^/]+)/.+$', 1), '') END;
+
 -- A sum of whole numbers, limited to the largest BIGINT, so that no query fails because of figures that a device
 -- invents.
 CREATE MACRO total(amount) AS

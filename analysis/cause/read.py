@@ -359,13 +359,13 @@ def read_queues(
     origin: int,
     notes: list[str],
 ) -> dict[int, PortQueue]:
-    """Returns the windows of each port's fullest queue, of one kind of depth: the finest if several are stored. By
-    id(port). linked: see linked_ports."""
+    """Returns the windows of the fullest queue at each port's output, of one kind of depth: the finest if several are
+    stored. By id(port). linked: see linked_ports."""
     listed = con.execute(
         f"""SELECT device, port, queue, semantics, batch, median(ts_ns - window_start_ns) AS width,
                   count(*) AS windows, max(max_bytes) AS peak
-           FROM {_WINDOWS} WHERE max_bytes IS NOT NULL AND ts_ns > window_start_ns GROUP BY ALL
-           ORDER BY width, peak DESC, device, port, queue, semantics, batch""",
+           FROM {_WINDOWS} WHERE max_bytes IS NOT NULL AND ts_ns > window_start_ns AND is_of_output(queue)
+           GROUP BY ALL ORDER BY width, peak DESC, device, port, queue, semantics, batch""",
         question.span,
     ).fetchall()
     found: dict[int, PortQueue] = {}

@@ -135,6 +135,30 @@ def counted(store: StoreFolder, linked: list[Any], seen: list[Any], since: int, 
     return +found
 
 
+@pytest.mark.parametrize(
+    ("queues", "linked_queue", "found"),
+    [
+        (("0", "1"), "", {"0", "1"}),
+        (("0", "1:10", "1:20"), "", {"0"}),  # the whole of a port, and its classes
+        (("0", "1:10", "1:20"), "1:10", {"1:10"}),
+        (("1:10", "1:20"), "", {"1:10", "1:20"}),
+        (("p/all", "p/all/fast"), "", {"p/all"}),
+        (("0", "in:0", "voq:p9:0"), "", {"0"}),  # queues at the input have packets that the host sent
+        (("0", "in:0"), "in:0", {"in:0"}),
+    ],
+)
+def test_drops_of_a_port_are_those_of_its_output_once(
+    queues: tuple[str, ...], linked_queue: str, found: set[str], tmp_path: Path
+) -> None:
+    link = {"ts_ns": -S, "host": "b", "interface": "eth0", "rack": "r1", "port": "p1", "queue": linked_queue,
+            "origin": "configuration", "present": True}  # fmt: skip
+    seen = [{"window_start_ns": 2 * S, "length": S, "port": "p1", "queue": queue, "semantics": "gauge",
+             "dropped_packets": 3, "quality": 0} for queue in queues]  # fmt: skip
+    store = filled(tmp_path / "store", [set(), set(), {2}, set()], [link], seen)
+    tables = detect(store.files(), since_ns=START, until_ns=START + HOUR).tables
+    assert {row["queue"]: row["burst_drops"] for row in tables.queue_drops.to_pylist()} == dict.fromkeys(found, 3)
+
+
 @pytest.mark.costly
 @settings(max_examples=12, deadline=None)
 @given(hot, links, windows, st.integers(1, LENGTH - 1))

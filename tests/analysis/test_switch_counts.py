@@ -18,9 +18,11 @@ from latency_store import ORIGIN, store_case
 from storelib import write
 
 from mburst.__main__ import main
+from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.evidence.switch import CountedWindows
 from mburst.analysis.cause.evidence.switch_counts import marks_met, not_dropped
 from mburst.analysis.cause.gather import gather
+from mburst.analysis.cause.read import Question, read_queues
 from mburst.analysis.cause.read_counters import counted_packets
 from mburst.analysis.cause.scene import Evidence
 from mburst.analysis.cause.verdict import Verdict, decide
@@ -150,6 +152,32 @@ def test_drops_in_two_collections_count_once(table: str, column: str, tmp_path: 
     with store.connect() as con:
         counts = counted_packets(con, case.scene.crossings[0].port, ("tor", "p1"), None, ORIGIN)
     assert counts is not None and counts.drops is not None and counts.drops.packets.sum() == 3 * 80
+
+
+@pytest.mark.parametrize(
+    ("queues", "counted"),
+    [
+        (("0", "1"), 2),
+        (("0", "1:10", "1:20"), 1),  # the switch agent: `0` is all that waits, and its classes are queues, too
+        (("1:10", "1:20"), 2),
+        (("p/all", "p/all/fast", "p/other"), 2),  # IOS XR: a class, and a class of its child policy
+        (("0", "in:0", "voq:p9:0"), 1),  # queues at the input
+    ],
+)
+def test_packets_of_a_port_are_those_of_its_output_once(queues: tuple[str, ...], counted: int, tmp_path: Path) -> None:
+    case = cases.build("drops", 3, Setting(seconds=8))
+    store = store_case(tmp_path / "s", case)
+    for queue in queues:
+        windows = [{**COLUMNS, "queue": queue, "window_start_ns": ORIGIN + k * 10**8,
+                    "ts_ns": ORIGIN + (k + 1) * 10**8, "dropped_packets": 3, "max_bytes": 10 if queue == "0" else 99}
+                   for k in range(80)]  # fmt: skip
+        write(store, "queues", *windows)
+    port = case.scene.crossings[0].port
+    with store.connect() as con:
+        counts = counted_packets(con, port, ("tor", "p1"), None, ORIGIN)
+        found = read_queues(con, Question(BurstDefinition()), [port], {id(port): ("tor", "p1")}, ORIGIN, [])
+    assert counts is not None and counts.drops is not None and counts.drops.packets.sum() == 3 * 80 * counted
+    assert "in:" not in found[id(port)].name and "voq:" not in found[id(port)].name
 
 
 @pytest.mark.parametrize("table", ["ports", "queues"])
