@@ -359,7 +359,7 @@ class Entity:
         slot.last = value
         if before is None:
             return None, quality
-        known = device.reset_since(self.port, last_ns) if (device.boot_ns or device.cleared) else False
+        known = self._is_known_reset(last_ns, value < before) if (device.boot_ns or device.cleared) else False
         if value >= before and not known:
             return value - before, quality
         count, step = increase(before, value, self._limit(slot, last_ns), known)
@@ -370,6 +370,14 @@ class Entity:
         else:
             device.wraps += 1
         return count, quality
+
+    def _is_known_reset(self, last_ns: int, is_smaller: bool) -> bool:
+        """Whether the device reports a reset of a counter since a time. That the counters of a port were cleared does
+        not mean that those of its queues were, unless they are smaller."""
+        device = self.stream.device
+        if self.rule.table == "ports" or is_smaller:
+            return device.reset_since(self.port, last_ns)
+        return device.boot_ns > last_ns
 
     def _limit(self, slot: ColumnLeaf, last_ns: int) -> int | None:
         """The most that a counter can have counted since a time, from the speed of the link."""

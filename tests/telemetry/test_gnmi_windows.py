@@ -10,6 +10,7 @@ from storelib import rows
 
 from mburst.sql import views
 from mburst.telemetry.gnmi.decode import UpdateStream
+from mburst.telemetry.tables import QUALITY_RESET
 
 Q = "/qos/interfaces/interface[interface-id=Ethernet1]/output/queues/queue[name=3]/state/"
 ALWAYS = "-9223372036854775808, 9223372036854775807"
@@ -90,3 +91,18 @@ def test_each_value_is_in_the_window_since_the_value_before_it() -> None:
     }
     assert spans["dropped_packets"] == [(0, 50), (50, 60)]
     assert spans["transmit_bytes"] == spans["max_bytes"][1:] == [(k, k + 1) for k in range(60)]
+
+
+def test_cleared_counters_of_an_interface_are_not_those_of_its_queues() -> None:
+    """last-clear is of the interface's counters. A queue's counter that has grown was not cleared; one that is smaller
+    was, and did not wrap."""
+    of_port = "/interfaces/interface[name=Ethernet1]/state/counters/"
+    for before, after, expected in ((10**6, 10**6 + 3, (3, 0)), (2**32 - 10, 5, (5, QUALITY_RESET))):
+        fed = Fed().feed(
+            notification(T0, {Q + "dropped-pkts": before, of_port + "out-octets": 10**12}),
+            notification(T0 + S // 2, {of_port + "last-clear": T0 + S // 4}),
+            notification(T0 + S, {Q + "dropped-pkts": after, of_port + "out-octets": 10**12 + 1}),
+        )
+        taken = fed.take()
+        assert [(row["dropped_packets"], row["quality"]) for row in taken["queues"]] == [expected]
+        assert [(row["out_bytes"], row["quality"]) for row in taken["ports"]] == [(10**12 + 1, QUALITY_RESET)]
