@@ -1,4 +1,4 @@
-"""Steps of series → rows of `queues` and `ports`: values of one queue or port at one time become one row."""
+"""Steps of series → rows of `queues` and `ports`: values of one queue or port with the same window become one row."""
 
 from __future__ import annotations
 
@@ -52,14 +52,11 @@ class MeasuredTable:
         present, inverse = np.unique(steps.series, return_inverse=True)
         entity = np.array([self._entity_of[number] for number in present.tolist()], np.int64)[inverse]
         column = np.array([self._column_of[number] for number in present.tolist()], np.int8)[inverse]
-        order = np.lexsort((steps.ts_ns, entity))
-        sorted_entity, sorted_ns = entity[order], steps.ts_ns[order]
-        first = np.ones(len(order), bool)
-        first[1:] = (sorted_entity[1:] != sorted_entity[:-1]) | (sorted_ns[1:] != sorted_ns[:-1])
-        row = np.cumsum(first) - 1
-        at = np.flatnonzero(first)
-        entities, ts_ns = sorted_entity[at], sorted_ns[at]
-        begin_ns = np.minimum(np.minimum.reduceat(steps.begin_ns[order], at), ts_ns)
+        begins = _begins(entity, steps.ts_ns, steps.begin_ns)
+        order = np.lexsort((begins, steps.ts_ns, entity))
+        at = _changes(entity[order], steps.ts_ns[order], begins[order])
+        row = np.repeat(np.arange(len(at)), np.diff(at, append=len(order)))
+        entities, ts_ns, begin_ns = (of[order][at] for of in (entity, steps.ts_ns, begins))
         quality = np.bitwise_or.reduceat(steps.quality[order], at)
         is_alone = (quality & QUALITY_GAP != 0) & (begin_ns < ts_ns)  # the time before it is not known
         begin_ns, of_gaps = self._windows(entities, begin_ns, ts_ns, is_alone)
@@ -107,7 +104,9 @@ class MeasuredTable:
         usual = np.where(first, self._width_ns[entities], np.roll(width, 1))
         newest = entities[last]
         self._last_ns[newest], self._width_ns[newest] = np.maximum(self._last_ns[newest], ts_ns[last]), width[last]
-        return begin_ns, np.where((usual > 0) & (width > GAP * usual), QUALITY_GAP, 0).astype(np.uint16)
+        shortest = last | (np.roll(ts_ns, -1) != ts_ns)  # of the rows of one time; the others have seldom samples
+        missing_samples = shortest & (usual > 0) & (width > GAP * usual)
+        return begin_ns, np.where(missing_samples, QUALITY_GAP, 0).astype(np.uint16)
 
     def _implausible(self, entities: Ints, begin_ns: Ints, ts_ns: Ints, values: dict[int, Ints]) -> Any:
         """`impossible` for rows with more bytes than the link can carry."""
@@ -125,3 +124,25 @@ class MeasuredTable:
         return {
             column: text_column([texts[k] for k in present.tolist()], places) for column, texts in self._texts.items()
         }
+
+
+def _changes(*columns: Ints) -> Ints:
+    """Where the rows of sorted columns differ from the row before them, the first row included."""
+    first = np.zeros(len(columns[0]), bool)
+    first[:1] = True
+    for column in columns:
+        first[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(first)
+
+
+def _begins(entity: Ints, ts_ns: Ints, begin_ns: Ints) -> Ints:
+    """The begin of each step's window. The first value of a series begins at its own time: it belongs to the latest
+    begin of the other steps of its entity and time."""
+    order = np.lexsort((ts_ns, entity))
+    at = _changes(entity[order], ts_ns[order])
+    known = begin_ns < ts_ns
+    latest = np.empty_like(ts_ns)
+    latest[order] = np.repeat(
+        np.maximum.reduceat(np.where(known, begin_ns, -1)[order], at), np.diff(at, append=len(order))
+    )
+    return np.where(known, begin_ns, np.where(latest >= 0, latest, ts_ns))

@@ -463,3 +463,21 @@ def deliveries(noise: random.Random, name: str) -> list[list[tuple[str, str, lis
         first = noise.randrange(len(sent))
         sent.insert(min(first + noise.randrange(4), len(sent) - 1), sent.pop(first))
     return sent
+
+
+def test_each_value_of_a_queue_has_the_window_since_its_own_last_one():
+    """A depth each millisecond beside drops each 50: no depth has a window of 50 ms, and no sample is missing."""
+    fed = FedIntake()
+    for k in range(201):
+        seldom = [(DROPS, "Ethernet0|3", T0 + k * MS, k)] if k % 50 == 0 else []
+        fed.feed(message([(DEPTH, "Ethernet0|3", T0 + k * MS, 7), *seldom]), take=k % 9 == 0)
+    found = fed.end().rows["queues"]
+    spans = {
+        name: [
+            ((row["window_start_ns"] - T0) // MS, (row["ts_ns"] - T0) // MS) for row in found if row[name] is not None
+        ]
+        for name in ("max_bytes", "dropped_packets")
+    }
+    assert spans["dropped_packets"] == [(k, k + 50) for k in range(0, 200, 50)]
+    assert spans["max_bytes"][1:] == [(k, k + 1) for k in range(200)]
+    assert not any(row["quality"] for row in found)
