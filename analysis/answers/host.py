@@ -275,7 +275,7 @@ def gather(
     asked = flow_control.of_recordings(con, links, *period)
     return [
         replace(
-            _lane_report(con, lane, recorded, facts, qualities, own, share),
+            _lane_report(con, lane, period, recorded, facts, qualities, own, share),
             damaged=[file for file in damaged if file.host in ("", lane.host) and file.rack in ("", lane.rack)],
             endings=[sentence for run in lane.runs if (sentence := ending(run, behind.get(run["recording_id"])))],
             flow_control=flow_control.summed(
@@ -309,6 +309,7 @@ def worst_first(bursts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _lane_report(
     con: duckdb.DuckDBPyConnection,
     lane: ReportLane,
+    period: Interval,
     recorded: Mapping[str, Sequence[Interval]],
     facts: Mapping[str, Mapping[str, Any]],
     qualities: Sequence[Mapping[str, Any]],
@@ -333,7 +334,8 @@ def _lane_report(
         cells = picked.tolist()
     latency, paths = context.read_latency(con, lane.host, start, end, limits.paths, limits.probes)
     queues, queue_count = context.read_queues(con, start, end, limits.queues, limits.windows)
-    sources, source_count, source_bytes = _sources(con, where, limits.sources)
+    # A bin of senders can be wider than the others, and then begins before the first of them.
+    sources, source_count, source_bytes = _sources(con, runs, period if covered else (0, 0), end, limits.sources)
     return LaneReport(
         lane=lane,
         start_ns=start,
@@ -410,10 +412,13 @@ def marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -
     return envelope.merge_intervals([(cell * width, (cell + 1) * width) for cell in cells], limit)
 
 
-def _sources(con: duckdb.DuckDBPyConnection, where: Slice, limit: int) -> tuple[list[Source], int, int]:
-    """Returns the senders with the most bytes in bursts, the number of senders, and the bytes of all of them."""
-    rows = read_sources.most_in_bursts(con, where.parameters(), limit)
-    called = named(con, [row["source"] for row in rows], where.until_ns - 1)
+def _sources(
+    con: duckdb.DuckDBPyConnection, runs: list[str], period: Interval, end_ns: int, limit: int
+) -> tuple[list[Source], int, int]:
+    """Returns the senders of the period with the most bytes in bursts, by their names at END_NS, the number of senders,
+    and the bytes of all of them."""
+    rows = read_sources.most_in_bursts(con, {"ids": runs, "since": period[0], "until": period[1]}, limit)
+    called = named(con, [row["source"] for row in rows], end_ns - 1)
     found = [
         Source(
             row["source"],

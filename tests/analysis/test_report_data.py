@@ -14,10 +14,10 @@ START = 1_795_228_463_000 * MS
 FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
 
 
-def bins(run: str, values: dict[int, int], **more):
+def bins(run: str, values: dict[float, int], **more):
     return [
-        {"recording_id": run, "ts_ns": START + at * MS, "wire_bytes": wire, "bytes": wire - 24, "packets": 2, **more}
-        for at, wire in values.items()
+        {"recording_id": run, "ts_ns": at, "wire_bytes": wire, "bytes": wire - 24, "packets": 2, **more}
+        for at, wire in ((START + int(ms * MS), wire) for ms, wire in values.items())
     ]
 
 
@@ -120,6 +120,18 @@ def test_only_the_selected_time_is_read(store):
     (report,) = reports_of(store, since=START + 1000 * MS, until=START + 2000 * MS)
     assert [b["start_ns"] for b in report.bursts] == [START + 1500 * MS]
     assert (report.start_ns, report.end_ns, report.packets) == (START + 1000 * MS, START + 2000 * MS, 2)
+
+
+def test_senders_count_from_the_first_packet_on(store):
+    """Their bins are wider here: the first one begins before the first bin."""
+    narrow = {"bin_ns": MS // 10, "source_bin_ns": MS}
+    write(store, "recordings", {**run_row("run-1", 0, 2), "start_ns": START + MS // 2, **narrow})
+    write(store, "bins", *bins("run-1", {0.5: FULL // 10, 1: 100}))
+    sent = {"recording_id": "run-1", "first_ns": START + MS // 2, "last_ns": START + MS // 2 + 50_000}
+    write(store, "sources", {**sent, "ts_ns": START, "bytes": FULL // 10 - 24})
+    (report,) = reports_of(store)
+    [sender] = report.sources
+    assert (sender.bytes, sender.burst_bytes, report.source_bytes) == (FULL // 10 - 24,) * 3
 
 
 def test_more_bins_than_fit_keep_every_bin_of_the_worst_burst(store):

@@ -17,12 +17,16 @@ from packet_port import KINDS, Made, PacketCase, Traffic, case_of, drawn, eviden
 from storelib import write
 
 from mburst.__main__ import main
+from mburst.analysis.cause.arriving import FullStretches
 from mburst.analysis.cause.gather import gather
+from mburst.analysis.cause.port import port_from_bins
 from mburst.analysis.whatif.frames import ByteSpans, queued
 from mburst.analysis.whatif.moved_senders import STILL, in_waves, staggered
+from mburst.analysis.whatif.read_senders import senders_while_full
 from mburst.analysis.whatif.replay import Replay, WhatIfChange, calibrate, predict, usual_changes, what_if
 from mburst.sql import StoreFolder
 
+MS = 10**6
 QUICK = Setting(seconds=4.0, rate=1000.0, load=0.05)
 
 
@@ -221,3 +225,17 @@ def test_an_unpredictable_change_is_stated_with_its_range(tmp_path: Path, capsys
     text = page.read_text(encoding="utf-8")
     assert unsure and "Cannot be predicted, since it is not known how much came" in text
     assert all(f" with {change['change']}" in text.replace("&#x27;", "'") for change in unsure)
+
+
+def test_senders_count_from_the_first_full_bin_on(tmp_path: Path) -> None:
+    """Their bins are wider: the first one begins before the first bin of the port."""
+    store, begin = StoreFolder.create(tmp_path / "s"), ORIGIN + MS // 2
+    sent = {"recording_id": "r", "bytes": 12_476, "first_ns": begin, "last_ns": begin + MS // 10 - 1}
+    write(store, "sources", {**sent, "ts_ns": ORIGIN, "packets": 1})
+    chunk = (np.array([MS / 2]), np.array([12_500]))
+    port = port_from_bins(("h", "eth0", "in"), 1e9, MS // 10, [chunk], [(MS / 2, MS / 2 + MS / 10)])
+    full = FullStretches(np.array([MS / 2]), np.array([MS / 2 + MS / 10]), 0.125, 0.0)
+    run = {"recording_id": "r", "clock_epoch": 0, "from_ns": -(2**63), "end_ns": begin + MS // 10}
+    with store.connect() as con:
+        rows = senders_while_full(con, port, full, [run], [], ORIGIN)
+    assert rows.bytes.tolist() == [12_500.0]
