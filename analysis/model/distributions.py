@@ -76,10 +76,15 @@ def nines(values: ArrayLike, points: int = 400) -> tuple[NDArray[Any], NDArray[n
 
 
 def gaps(bursts: Sequence[Mapping[str, Any]], coverage: Sequence[tuple[int, int]]) -> list[int]:
-    """Returns the nanoseconds from each burst's end to the next one's start, if both are in one recording."""
-    ordered = sorted((int(burst["start_ns"]), int(burst["end_ns"])) for burst in bursts)
+    """Returns the nanoseconds from each burst's end to the start of the next one of the same recording and clock epoch,
+    in the order of time, if COVERAGE (ascending, disjoint) has the time between them as recorded."""
     begins = np.array([begin for begin, _ in coverage], np.int64)
-    recording = [int(np.searchsorted(begins, end - 1, side="right")) for _, end in ordered]
-    return [
-        max(0, ordered[i + 1][0] - ordered[i][1]) for i in range(len(ordered) - 1) if recording[i] == recording[i + 1]
-    ]
+    last: dict[tuple[Any, Any], tuple[int, int]] = {}  # the end of the last burst, and the interval that has it
+    found = []
+    for burst in sorted(bursts, key=lambda burst: (int(burst["start_ns"]), int(burst["end_ns"]))):
+        start, end = int(burst["start_ns"]), int(burst["end_ns"])
+        of, interval = (burst["recording_id"], burst["clock_epoch"]), int(np.searchsorted(begins, end - 1, "right"))
+        if of in last and last[of][1] == interval:
+            found.append(start - last[of][0])
+        last[of] = end, interval
+    return found

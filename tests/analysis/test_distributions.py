@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,7 +39,18 @@ def test_no_values_have_no_distribution():
     assert [len(part) for part in distributions.ecdf([])] == [0, 0]
 
 
+def of_run(run: str, epoch: int, *spans: tuple[int, int]) -> list[dict[str, Any]]:
+    return [{"recording_id": run, "clock_epoch": epoch, "start_ns": start, "end_ns": end} for start, end in spans]
+
+
 def test_gaps_do_not_extend_over_time_that_was_not_recorded():
-    bursts = [{"start_ns": a, "end_ns": b} for a, b in ((95, 110), (130, 140), (150, 160), (1010, 1020))]
+    bursts = of_run("a", 0, (95, 110), (130, 140), (150, 160), (1010, 1020))
     assert distributions.gaps(bursts, [(100, 200), (1000, 1100)]) == [20, 10]
     assert distributions.gaps([], []) == []
+
+
+def test_gaps_are_between_bursts_of_one_recording_and_clock_epoch():
+    """Two recordings of the same time have each burst twice; a clock that was set back repeats a time."""
+    twice = of_run("a", 0, (100, 110), (150, 160)) + of_run("b", 0, (101, 109), (150, 162), (190, 195))
+    assert distributions.gaps(twice, [(0, 200)]) == [40, 41, 28]
+    assert distributions.gaps(of_run("a", 0, (100, 110), (150, 160)) + of_run("a", 1, (120, 130)), [(0, 200)]) == [40]
