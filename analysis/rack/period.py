@@ -49,7 +49,8 @@ SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clo
        coalesce(t.packets, 0) AS packets,
        coalesce(t.wire_bytes, 0) AS wire_bytes, coalesce(largest, 0) AS largest,
        coalesce(t.quality, 0) AS quality, coalesce(losing_bins, 0) AS losing_bins,
-       coalesce(busiest_second, 0) AS busiest_second
+       coalesce(busiest_second, 0) AS busiest_second, t.first_ns, t.last_ns, first_second, of_first_second, last_second,
+       of_last_second
 FROM rack_runs LEFT JOIN rack_totals AS t USING (number)
     LEFT JOIN (SELECT recording_id, receiver FROM lanes) AS of_lane USING (recording_id)
 ORDER BY host, interface, direction, number
@@ -307,7 +308,7 @@ def _lane(
         packets=int(sum(run["packets"] for run in runs)),
         wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
         busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs),
-        busiest_second=max(run["busiest_second"] for run in runs) * 8.0,
+        busiest_second=_busiest_second(runs) * 8.0,
         dropped=sum(run["dropped"] for run in runs),
         late=sum(run["late"] for run in runs),
         losing_bins=int(sum(run["losing_bins"] for run in runs)),
@@ -319,6 +320,31 @@ def _lane(
         flow_control=asked,
         **_sums(burst),
     )
+
+
+def _busiest_second(runs: Sequence[dict[str, Any]]) -> int:
+    """Returns the wire bytes of the fullest second of the clock. A second in which one recording ends and another
+    begins has the bytes of both; of recordings that overlap in it, the fullest counts."""
+    parts: dict[int, list[tuple[int, int, int]]] = {}  # by second: first bin, last bin, bytes
+    for run in runs:
+        first, last = run["first_second"], run["last_second"]
+        if first is None:
+            continue
+        until_ns = run["last_ns"] if first == last else (first + 1) * 10**9
+        parts.setdefault(first, []).append((run["first_ns"], until_ns, run["of_first_second"]))
+        if last > first:
+            parts.setdefault(last, []).append((last * 10**9, run["last_ns"], run["of_last_second"]))
+    return max([int(run["busiest_second"]) for run in runs] + [_apart(of) for of in parts.values()])
+
+
+def _apart(parts: Sequence[tuple[int, int, int]]) -> int:
+    """Returns the sum of the bytes of (first bin, last bin, bytes); of those that overlap, the most bytes count."""
+    total, most, reached = 0, 0, None
+    for first, last, sent in sorted(parts):
+        if reached is not None and first > reached:
+            total, most = total + most, 0
+        most, reached = max(most, sent), last if reached is None else max(reached, last)
+    return total + most
 
 
 def cells(con: duckdb.DuckDBPyConnection, slot_ns: int) -> dict[tuple[str, str, str, int], tuple[int, int]]:

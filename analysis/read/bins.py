@@ -77,14 +77,17 @@ ORDER BY ALL"""
 _RACK = """
 CREATE TEMP TABLE rack_totals AS
 SELECT number, max(wire_bytes) AS busiest_second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
-       max(largest) AS largest,
+       max(largest) AS largest, min(first_ns) AS first_ns, max(last_ns) AS last_ns, min(second) AS first_second,
+       arg_min(wire_bytes, second) AS of_first_second, max(second) AS last_second,
+       arg_max(wire_bytes, second) AS of_last_second,
        CAST(sum(packets) AS BIGINT) AS packets,
        bit_or(quality) AS quality, CAST(sum(losing_bins) AS BIGINT) AS losing_bins
 FROM (
-    SELECT number, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, max(peak_bytes) AS largest,
+    SELECT number, ts_ns // 1000000000 AS second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
+           max(peak_bytes) AS largest, min(first_ns) AS first_ns, max(last_ns) AS last_ns,
            CAST(sum(packets) AS BIGINT) AS packets, bit_or(quality) AS quality, sum(losing_bins) AS losing_bins
     FROM counts JOIN (SELECT recording_id, number FROM rack_runs) USING (recording_id)
-    WHERE ts_ns >= $since AND ts_ns < $until GROUP BY number, ts_ns // 1000000000)
+    WHERE ts_ns >= $since AND ts_ns < $until GROUP BY number, second)
 GROUP BY number
 """
 

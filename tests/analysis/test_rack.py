@@ -406,6 +406,20 @@ def test_two_overlapping_recordings_of_an_interface_count_once(store):
     assert (sum(cell.bursts for cell in cells), sum(cell.burst_ns for cell in cells)) == (2, 150 * MS)
 
 
+def test_the_busiest_second_is_that_of_all_recordings(store):
+    """The recorder is replaced within a second. Of two recordings that overlap in it, the fuller one counts."""
+    for name, hot in (("old", range(100, 120)), ("new", range(400, 430)), ("beside", range(200, 205)), ("long", [50])):
+        last = 2500 if name == "long" else hot[-1]
+        of = {"recording_id": name, "host": "long" if name == "long" else "a"}
+        run = {"start_ns": START + hot[0] * MS, "end_ns": START + last * MS, "packets": 1, "written_ns": START + HOUR}
+        write(store, "recordings", {**of, **run})
+        write(store, "bins", *({**of, "ts_ns": START + ms * MS, "wire_bytes": FULL} for ms in {*hot, last}))
+    write(store, "recordings", {**run, "recording_id": "over", "host": "a", "start_ns": START + 410 * MS})
+    write(store, "bins", {"recording_id": "over", "host": "a", "ts_ns": START + 410 * MS, "wire_bytes": FULL})
+    a, long = report(store).lanes
+    assert (a.busiest_second, long.busiest_second) == ((20 + 5 + 30) * FULL * 8, FULL * 8)
+
+
 def test_time_counted_twice_after_a_clock_step_covers_no_burst_of_a_port(store):
     """A burst of 60 ms is recorded for 30 ms, of which 20 ms again and 10 ms more: 60 ms in two clock epochs cover only
     40 ms of the burst."""
