@@ -160,12 +160,12 @@ def format_time(ns: int) -> str:
     return str(datetime(1970, 1, 1) + timedelta(microseconds=ns // 1000)) + ("" if ns // 1000 % 10**6 else ".000000")
 
 
-def format_number(value: float) -> str:
-    """Returns "0.0512", "12.3", "11,040": three significant digits, and all digits before the point; below 1e-6 an
+def format_number(value: float, significant: int = 3) -> str:
+    """Returns "0.0512", "12.3", "11,040": SIGNIFICANT digits, and all digits before the point; below 1e-6 an
     exponent."""
-    if abs(value) >= 999.5:
+    if abs(value) >= 10**significant - 0.5:
         return f"{value:,.0f}"
-    digits = f"{value:.3g}"
+    digits = f"{value:.{significant}g}"
     if "e" not in digits:
         return digits
     return f"{Decimal(digits):f}" if abs(float(digits)) >= 1e-6 else digits.replace("e-0", "e-")

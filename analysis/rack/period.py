@@ -136,11 +136,11 @@ class RackLane:
     nor `coverage`, since none could be detected.
 
     Times are in ns. `peak_utilization` is of the fullest bin in a burst, which is `peak_bin_ns` long; `busiest_bin` and
-    `busiest_second` are bits per second over the fullest stored bin and the fullest second of the clock. `patterns`
-    counts bursts by pattern. `fan_in`, the median, and `largest_fan_in` are of bursts with known senders. `dropped` and
-    `late` are packets of whole recordings, including those that reach beyond the period. `receiver`: the host that
-    received the traffic, or the switch port before it if that host is unknown; None if none did. `is_port`: the lane is
-    a port of a switch, and `host` is the switch.
+    `busiest_second` are bits per second over the fullest stored bin, which is `busiest_bin_ns` long, and the fullest
+    second of the clock. `bin_ns` is the narrowest width. `patterns` counts bursts by pattern. `fan_in`, the median, and
+    `largest_fan_in` are of bursts with known senders. `dropped` and `late` are packets of whole recordings, including
+    those that reach beyond the period. `receiver`: the host that received the traffic, or the switch port before it if
+    that host is unknown; None if none did. `is_port`: the lane is a port of a switch, and `host` is the switch.
     """
 
     host: str
@@ -152,6 +152,7 @@ class RackLane:
     packets: int
     wire_bytes: int
     busiest_bin: float
+    busiest_bin_ns: int
     busiest_second: float
     bursts: int
     burst_ns: int
@@ -300,6 +301,7 @@ def _lane(
     quality = 0
     for run in runs:
         quality |= run["quality"]
+    fullest = max(runs, key=lambda run: run["largest"] / run["bin_ns"])
     return RackLane(
         *name,
         link_bps=max((run["link_bps"] or 0 for run in runs), default=0) or None,
@@ -307,7 +309,8 @@ def _lane(
         coverage=coverage.covered(recorded, (run["recording_id"] for run in runs)),
         packets=int(sum(run["packets"] for run in runs)),
         wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
-        busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs),
+        busiest_bin=fullest["largest"] * 8e9 / fullest["bin_ns"],
+        busiest_bin_ns=fullest["bin_ns"],
         busiest_second=_busiest_second(runs) * 8.0,
         dropped=sum(run["dropped"] for run in runs),
         late=sum(run["late"] for run in runs),

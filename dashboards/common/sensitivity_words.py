@@ -18,7 +18,7 @@ from ...analysis.canary.sensitivity import (
     fitting,
     others,
 )
-from ...units import NS_PER_S, format_bytes, format_count, format_duration, format_rate, format_share
+from ...units import NS_PER_S, format_bytes, format_count, format_duration, format_number, format_rate, format_share
 
 UNMEASURED = "How small a burst would have been seen was not measured (`mburst canary HOST` measures it)."
 HEAD = ["size", "sent over", "n", "detected", "95 % interval", "begin", "end", "bytes"]
@@ -203,7 +203,7 @@ def share_error(error: DetectionError) -> str:
     if error.median is None or error.p95 is None:
         return "–"
     sign = "−" if error.median < 0 else "+"
-    return f"{sign}{100 * abs(error.median):.2g} %, 95 % within {100 * error.p95:.2g} %"
+    return f"{sign}{format_number(100 * abs(error.median), 2)} %, 95 % within {format_number(100 * error.p95, 2)} %"
 
 
 def excluded_words(curve: DetectionCurve) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ...analysis.answers.host import ReportLane
-from ...units import format_count, format_duration, format_rate, format_share
+from ...units import format_count, format_duration, format_number, format_rate, format_share
 
 if TYPE_CHECKING:
     from ...analysis.bursts.find import BurstDefinition
@@ -104,10 +104,8 @@ def moment(ts_ns: int) -> str:
 def long(ns: float) -> str:
     """Returns a duration of recording or of time in bursts, also in hours and days."""
     hours = ns / 3600e9
-    if hours >= 24_000:
-        return f"{hours / 24:,.0f} days"
     if hours >= 48:
-        return f"{hours / 24:.3g} days"
+        return f"{format_number(hours / 24)} days"
     return f"{hours:.3g} h" if hours >= 1 else format_duration(ns)
 
 

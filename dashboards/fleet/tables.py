@@ -239,7 +239,7 @@ def loss_cells(answers: BurstAnswers) -> Block:
             *(class_text(name, cell[name]) for name in _ENDS),
             f"{cell['lossy']:,} of {cell['bursts']:,}",
             format_share(cell["lossy_share"]),
-            f"{100 * cell['low']:.3g} – {format_share(cell['high'])}",
+            f"{format_number(100 * cell['low'])} – {format_share(cell['high'])}",
         ]
         for cell in shown
     ]

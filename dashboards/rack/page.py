@@ -49,7 +49,7 @@ def _more(report: RackFigures) -> list[tuple[str, str]]:
     found = [("Time in bursts", f"{format_share(rack_words.share(report.inbound))} of recorded time")]
     if speeds := _with_speed(report):
         fullest = max(speeds, key=lambda lane: lane.busiest_bin / (lane.link_bps or 1))
-        busiest, width = words.rate(fullest.busiest_bin, fullest.link_bps), format_duration(fullest.bin_ns)
+        busiest, width = words.rate(fullest.busiest_bin, fullest.link_bps), format_duration(fullest.busiest_bin_ns)
         why = f" ({words.above_line_rate(fullest.is_port)})" if fullest.busiest_bin > (fullest.link_bps or 0) else ""
         found.append(("Busiest bin of all", f"{busiest} in {width}, {fullest.receiver}{why}"))
     if report.contention:

@@ -16,6 +16,7 @@ from storelib import write
 
 from mburst.dashboards.common import heatmap
 from mburst.dashboards.common.summaries import summaries
+from mburst.dashboards.common.words import long
 from mburst.dashboards.rack import page, pictures
 from mburst.dashboards.rack import words as rack_words
 from mburst.quality import Quality
@@ -244,10 +245,28 @@ def test_stamps_that_are_too_coarse_for_the_bins_are_reported(store):
         (11, 10, "10 % more"),
         (9, 10, "10 % fewer"),
         (10, 10, "as many"),
+        (19.97, 10, "100 % more"),
+        (1, 190, "99 % fewer"),
+        (1, 250, "250 times fewer"),
     ],
 )
 def test_a_change_in_words(now, then, message):
     assert rack_words.ratio(now, then) == message
+
+
+@pytest.mark.parametrize(("days", "text"), [(2, "2 days"), (999.4, "999 days"), (999.7, "1,000 days")])
+def test_long_times_are_in_days(days, text):
+    assert long(days * DAY) == text
+
+
+def test_the_busiest_bin_has_its_own_width(store):
+    """The wide bins of a lane's second recording are fuller than the narrow ones of the first."""
+    for name, at, width, sent in (("narrow", 0, 10**5, 3000), ("wide", 5000, 10**7, 10**6)):
+        begin = START + at * 10**6
+        row = {"recording_id": name, "bin_ns": width, "start_ns": begin, "end_ns": begin + 1, "packets": 1}
+        write(store, "recordings", {**row, "written_ns": begin})
+        write(store, "bins", {"recording_id": name, "ts_ns": begin, "wire_bytes": sent})
+    assert "80 % in 10 ms, cache-1" in page.render(report(store))
 
 
 def test_labels_of_an_axis_do_not_overlap():
