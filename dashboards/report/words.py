@@ -83,8 +83,8 @@ def _overlap(report: LaneReport) -> Iterator[Statement]:
         yield Statement(
             WARNING,
             f"{format_duration(report.repeated_ns)} were recorded more than once",
-            "Recordings of this interface overlap in time. Sums, means and the 1 s average count such time "
-            "once for each, and its bursts are listed for each; single bins are not added.",
+            "Recordings of this interface overlap in time. Sums count such time once for each, and its bursts are "
+            "listed for each. Means and the 1 s average count it once, by the fullest of simultaneous bins.",
         )
 
 
@@ -325,7 +325,8 @@ def resolution(report: LaneReport) -> str:
 def summary_rows(report: LaneReport) -> dict[str, Any]:
     """Returns the line of a lane in the overview: texts, with their sort keys."""
     lane = report.lane
-    mean = report.wire_bytes * 8e9 / report.recorded_ns if report.recorded_ns else 0.0
+    once = int(report.seconds.total.sum())  # wire bytes: not those of each recording of the same time
+    mean = once * 8e9 / report.recorded_ns if report.recorded_ns else 0.0
     second = report.busiest_second.wire_bytes * 8.0 if report.busiest_second else 0.0
     top = report.busiest_window.wire_bytes * 8e9 / report.window_ns if report.busiest_window else 0.0
     return {

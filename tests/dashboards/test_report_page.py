@@ -24,7 +24,7 @@ from mburst.api.store import open as open_store
 from mburst.dashboards.common import words
 from mburst.dashboards.common.packing import Pack, narrow
 from mburst.dashboards.report import page
-from mburst.dashboards.report.words import resolution, statements
+from mburst.dashboards.report.words import resolution, statements, summary_rows
 from mburst.sql import StoreFolder
 
 
@@ -227,6 +227,15 @@ def test_losses_are_stated(said, number):
 @pytest.mark.parametrize(("quality", "message"), QUALITIES)
 def test_quality_bits_are_stated(said, quality, message):
     assert message in said[f"quality-{quality}"]
+
+
+def test_means_count_time_that_was_recorded_twice_once(store):
+    for run in ("run-1", "run-2"):
+        write(store, "recordings", {"recording_id": run, "start_ns": START, "end_ns": START + 9 * BIN, "bin_ns": BIN})
+        name = {"recording_id": run, "bytes": FULL}
+        write(store, "bins", *({**name, "ts_ns": START + i * BIN, "wire_bytes": FULL} for i in range(10)))
+    [report] = reportlib.gathered(store)
+    assert summary_rows(report)["mean"][0] == "100 %" and report.wire_bytes == 20 * FULL
 
 
 def test_a_verdict_names_every_warning():
