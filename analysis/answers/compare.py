@@ -73,9 +73,9 @@ class ComparedPercentile:
 class BurstSummary:
     """Bursts of a situation.
 
-    count: bursts as listed. per_minute: rate of bursts; a burst that several recordings have counts once. The interval
-    comes from a block bootstrap, which keeps bursts that come together in one block. directions: of the lanes,
-    sorted."""
+    count: bursts as listed. in_bursts_ns: of the recorded time. per_minute: rate of bursts; a burst that several
+    recordings have counts once. The interval comes from a block bootstrap, which keeps bursts that come together in one
+    block. directions: of the lanes, sorted."""
 
     count: int
     recorded_ns: int
@@ -244,7 +244,7 @@ def read_bursts(
     if not recorded:
         return None
     taken = _by_lane(bursts)
-    within = sum(map(coverage.length, taken.values()))
+    within = sum(coverage.length(coverage.within(spans, merged[lane])) for lane, spans in taken.items())
     directions = tuple(sorted({lane[_LANE.index("direction")] for lane, spans in merged.items() if spans}))
     return BurstSummary(len(bursts), recorded, within, _per_minute(merged, taken, recorded), directions)
 
@@ -270,7 +270,7 @@ def _per_minute(
     bursts, or none."""
     rows: list[tuple[float, float]] = []
     for lane, found in spans.items():
-        starts = np.array([start for start, _ in bursts.get(lane, ())], np.int64)
+        starts = _begins([start for start, _ in bursts.get(lane, ())], found)
         for begin, end in found:
             edges = np.linspace(begin, end, BLOCKS + 1).astype(np.int64)
             held = np.diff(np.searchsorted(starts, edges))
@@ -283,6 +283,13 @@ def _per_minute(
     least, most = poisson(count)
     low, high = block_bootstrap(np.array(rows), rate, 2000, np.random.default_rng(1))
     return Estimate(count / minutes, min(least / minutes, low), max(most / minutes, high), count)
+
+
+def _begins(starts: Sequence[int], recorded: Sequence[Interval]) -> NDArray[np.int64]:
+    """Returns when bursts were first recorded: one of wide bins can begin before the recording."""
+    begins, ends = (np.array([span[edge] for span in recorded], np.int64) for edge in (0, 1))
+    of = np.asarray(starts, np.int64)
+    return np.maximum(of, begins[np.minimum(np.searchsorted(ends, of, side="right"), len(begins) - 1)])
 
 
 def _verdict(

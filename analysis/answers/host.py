@@ -185,8 +185,8 @@ class LaneReport:
 
     @property
     def burst_ns(self) -> int:
-        """The time in bursts; overlapping bursts of overlapping recordings count once."""
-        return sum(end - start for start, end in envelope.merge_intervals(_spans(self.bursts)))
+        """The recorded time in bursts; overlapping bursts of overlapping recordings count once."""
+        return coverage.length(coverage.within(_spans(self.bursts), self.coverage))
 
     @property
     def burst_bytes(self) -> int:

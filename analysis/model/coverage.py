@@ -68,6 +68,21 @@ def outside(spans: Iterable[Interval], others: Iterable[Interval]) -> list[Inter
     return left
 
 
+def within(spans: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
+    """Returns the parts of SPANS that are in one of OTHERS: ascending, disjoint. A burst of bins wider than the
+    recorded ones can begin before the recording, or end after it."""
+    left, bounds = merge_intervals([*spans]), merge_intervals([*others])
+    found, first = [], 0
+    for start, end in left:
+        while first < len(bounds) and bounds[first][1] <= start:
+            first += 1
+        at = first
+        while at < len(bounds) and bounds[at][0] < end:
+            found.append((max(start, bounds[at][0]), min(end, bounds[at][1])))
+            at += 1
+    return found
+
+
 def length(spans: Iterable[Interval]) -> int:
     """Returns the sum of the lengths of intervals, ns."""
     return sum(end - start for start, end in spans)

@@ -1,8 +1,8 @@
 """The recordings and bursts of one rack in one period, as tables of a connection, and sums over them.
 
 `detected` leaves in the connection, in addition to the tables of analysis.bursts.find_bursts: rack_runs (the recordings
-that overlap the period), rack_totals (sums of their bins) and rack_spans (when each host received a burst, without
-overlaps).
+that overlap the period), rack_totals (sums of their bins), rack_bursts (the bursts, without time that was not recorded)
+and rack_spans (when each host received a burst, without overlaps).
 """
 
 from __future__ import annotations
@@ -42,6 +42,16 @@ WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND 
                             ELSE start_ns < $until AND (ended = '' OR end_ns >= $since) END
 """
 _SPANS = "CREATE TEMP TABLE rack_spans AS FROM host_bursts ORDER BY host, start_ns"
+# The bursts, each with the time of it that was recorded: one of wide bins can begin before its recording, or end after
+# it.
+_CLIPPED = """
+CREATE TEMP TABLE rack_bursts AS
+SELECT bursts.* REPLACE (greatest(start_ns, begin_ns) AS start_ns, least(end_ns, finish_ns, $until) AS end_ns)
+FROM bursts LEFT JOIN (
+    SELECT recording_id, clock_epoch, min(start_ns) AS begin_ns, max(end_ns) AS finish_ns
+    FROM recorded WHERE rack = $rack GROUP BY recording_id, clock_epoch) USING (recording_id, clock_epoch)
+"""
+_CLIPPED_AT_END = "CREATE TEMP VIEW rack_bursts AS SELECT * REPLACE (least(end_ns, {until}) AS end_ns) FROM bursts"
 _FACTS = """
 SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clock, dropped, late,
        backend = 'otlp' AS is_port,
@@ -59,16 +69,16 @@ _OWN_TIMES = """
 SELECT host, interface, direction, start_ns, end_ns FROM own_times JOIN lanes USING (lane)
 """
 _SHARED_TIMES = """
-SELECT host, interface, direction, greatest(bursts.start_ns, own_times.start_ns), least(bursts.end_ns, own_times.end_ns)
-FROM bursts JOIN (SELECT recording_id, lane FROM lanes) AS lanes USING (recording_id) JOIN own_times
-    ON lanes.lane = own_times.lane AND bursts.start_ns < own_times.end_ns AND bursts.end_ns > own_times.start_ns
+SELECT host, interface, direction, greatest(found.start_ns, own_times.start_ns), least(found.end_ns, own_times.end_ns)
+FROM rack_bursts AS found JOIN (SELECT recording_id, lane FROM lanes) AS lanes USING (recording_id) JOIN own_times
+    ON lanes.lane = own_times.lane AND found.start_ns < own_times.end_ns AND found.end_ns > own_times.start_ns
 WHERE receiver IS NOT NULL
 """
 _OF_EACH_PATTERN = ", ".join(f'count(*) FILTER (pattern = $${name}$$) AS "{name}"' for name in PATTERNS)
 _REACHED = """
 WITH reached AS (
     SELECT *, greatest(start_ns, least(end_ns, coalesce(max(end_ns) OVER earlier, start_ns))) AS fresh_ns
-    FROM bursts WHERE $with_beside OR receiver IS NOT NULL
+    FROM rack_bursts WHERE $with_beside OR receiver IS NOT NULL
     WINDOW earlier AS (PARTITION BY host, interface, direction ORDER BY start_ns, end_ns
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 )"""  # fresh_ns: from then to its end, no earlier burst of the lane (e.g. of another recording) continues
@@ -212,6 +222,10 @@ def detected(store: StoreFolder, rack: str, period: Period, definition: BurstDef
         # Only the tables are needed: a day may have a million bursts, so no burst becomes an object here.
         detect_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
         con.execute(_SPANS)
+        if definition.bin_ns is None:
+            con.execute(_CLIPPED_AT_END.format(until=period.until_ns))
+        else:
+            con.execute(_CLIPPED, {"rack": rack, "until": period.until_ns})
     return con
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from ..analysis.bursts.find import BurstDefinition
+    from ..analysis.model.envelope import Interval
     from ..sql import StoreFolder
 
 
@@ -98,13 +99,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until: int | None) -> list[dict[str, Any]]:
-    """Returns the examined recordings, with their settings (columns of the table `lanes`) and their length,
-    `span_ns`."""
+    """Returns the examined recordings, with their settings (columns of the table `lanes`) and when they counted, by
+    clock epoch: `spans`, together `span_ns` long."""
     from ..analysis.model import coverage
     from ..analysis.model.context import dicts
     from ..sql.limits import answered_since
 
-    known = coverage.recorded(connection, answered_since(connection, since), until)
+    known = coverage.by_epoch(connection, answered_since(connection, since), until)
     rows = dicts(
         connection,
         """
@@ -124,7 +125,11 @@ def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until:
         ORDER BY host, interface, direction, start_ns, recording_id""",
         {"since": since, "until": until},
     )
-    return [{**row, "span_ns": coverage.length(known.get(row["recording_id"], ()))} for row in rows]
+    spans: dict[str, dict[int, list[Interval]]] = {}
+    for (recording, epoch), found in known.items():
+        spans.setdefault(recording, {})[epoch] = found
+    counted = ({**row, "spans": spans.get(row["recording_id"], {})} for row in rows)
+    return [{**row, "span_ns": sum(map(coverage.length, row["spans"].values()))} for row in counted]
 
 
 def _print(
@@ -181,7 +186,7 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
         return "; ".join(filter(None, ["its bins are missing", broken]))
     found = _count(len(bursts), "burst", "bursts")
     if lane["span_ns"]:
-        share = sum(burst["duration_ns"] for burst in bursts) / lane["span_ns"]
+        share = _burst_ns(bursts, lane["spans"]) / lane["span_ns"]
         found += f" in {format_duration(lane['span_ns'])}, {format_share(share)} of the time"
     lost = []
     if lane["dropped"]:
@@ -194,6 +199,16 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
         lost.append(broken)
     nothing = "no sample is missing" if of_port([lane]) else "no packet was lost"
     return found + "; " + ("; ".join(lost) or nothing)
+
+
+def _burst_ns(bursts: Sequence[Mapping[str, Any]], spans: Mapping[int, Sequence[Interval]]) -> int:
+    """Returns the time in BURSTS of one recording, as far as it is in SPANS, its recorded time by clock epoch."""
+    from ..analysis.model import coverage
+
+    of: dict[int, list[Interval]] = {}
+    for burst in bursts:
+        of.setdefault(burst["clock_epoch"], []).append((burst["start_ns"], burst["end_ns"]))
+    return sum(coverage.length(coverage.within(of.get(epoch, ()), recorded)) for epoch, recorded in spans.items())
 
 
 def _missing(lane: dict[str, Any]) -> str:
