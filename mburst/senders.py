@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .names import short
-from .units import format_share
+from .units import format_count, format_share
 
+OTHER = "other"  # in place of a sender: the senders of a bin beyond --max-sources, or away from busy bins
 SERVICES = 2  # services of a burst that are named
 LONGEST = 60  # most characters of a name in a sentence or a cell; JSON and CSV have all of it
 FIRST_EPHEMERAL = 32768  # first of the ports that Linux gives to clients, where the name of a service would be a guess
@@ -68,12 +69,19 @@ def burst_services_text(burst: Mapping[str, Any]) -> str:
 
 def senders_text(burst: Mapping[str, Any], most: int) -> str:
     """Returns the services that sent a burst, or its MOST largest senders with their shares, and the number of other
-    senders."""
+    senders; the number of all if none is known by its address, and "" if there are none."""
     if text := burst_services_text(burst):
         return text
-    top = burst["top_sources"][:most]
+    top = known_senders(burst)[:most]
     text = ", ".join(f"{sender_name(sender)} {format_share(round(sender['share'], 3))}" for sender in top)
-    return _with_more(text, burst["sources"] - len(top)) if text else ""
+    if not text:
+        return format_count(burst["sources"], "sender") if burst["top_sources"] else ""
+    return _with_more(text, burst["sources"] - len(top))
+
+
+def known_senders(burst: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the largest senders of a burst without those that count together as `other`."""
+    return [sender for sender in burst["top_sources"] if sender["source"] != OTHER]
 
 
 def _senders_of(services: Iterable[Mapping[str, Any]]) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...analysis.model.context import PathLatency, QueueWindows
 from ...analysis.model.envelope import Envelope, Interval
-from ...senders import burst_services_text, sender_name
+from ...senders import burst_services_text, known_senders, sender_name
 from .packing import Pack
 from .words import dated, exact_clock
 
@@ -72,6 +72,6 @@ def burst_of(number: int, burst: Mapping[str, Any], zero: int, over_ns: int) -> 
         "effective": burst["effective_sources"],
         "services": burst_services_text(burst),
         "top": [
-            [sender_name(sender), sender["bytes"], sender["share"], sender["source"]] for sender in burst["top_sources"]
+            [sender_name(sender), sender["bytes"], sender["share"], sender["source"]] for sender in known_senders(burst)
         ],
     }

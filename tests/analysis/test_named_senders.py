@@ -71,6 +71,22 @@ def test_without_names_there_are_addresses(store: StoreFolder) -> None:
     assert text == "10.0.1.16 8.33 %, 10.0.1.17 8.33 % and 10 more" or text.count("10.0.1.") == 2
 
 
+@pytest.mark.parametrize(
+    ("top", "sources", "text"),
+    [
+        ({"10.0.0.1": 0.5, "other": 0.5}, 6, "10.0.0.1 50 % and 5 more"),
+        ({"other": 0.6, "10.0.0.1": 0.4}, 3, "10.0.0.1 40 % and 2 more"),
+        ({"other": 1.0}, 4, "4 senders"),
+        ({"other": 1.0}, 1, "1 sender"),
+        ({}, 0, ""),
+    ],
+)
+def test_senders_that_count_together_are_counted_once(top: dict[str, float], sources: int, text: str) -> None:
+    listed = [{"source": name, "name": None, "share": share} for name, share in top.items()]
+    burst = {"top_sources": listed, "services": [], "sources": sources, "fan_in": 1}
+    assert senders.senders_text(burst, 3) == text
+
+
 def test_a_group_has_the_service_of_most_of_its_members(store: StoreFolder) -> None:
     with_names(store, NAMES)
     answers, backup = found(store)

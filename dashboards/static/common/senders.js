@@ -50,7 +50,9 @@ function showSenders(aside, burst, onShow) {
   aside.append(list);
   const left = burst.sources - burst.top.length;
   const listed = burst.top.reduce((sum, sender) => sum + sender[2], 0);
-  if (left > 0) aside.append(element("p", "quiet", `and ${left.toLocaleString("en")} more with ${share(Math.max(0, 1 - listed))}`));
+  const [before, them] = burst.top.length ? ["and ", "more"] : ["", left > 1 ? "senders" : "sender"];
+  const rest = `${before}${left.toLocaleString("en")} ${them} with ${share(Math.max(0, 1 - listed))}`;
+  if (left > 0) aside.append(element("p", "quiet", rest));
   if (half) aside.append(element("p", "quiet", "The line is half an equal share: senders beyond it are the fan-in."));
   const button = element("button", "", "Show it in the figure");
   button.type = "button";

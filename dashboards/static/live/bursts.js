@@ -46,8 +46,9 @@ class BurstList {
     const item = element("li"), button = element("button");
     button.type = "button";
     button.setAttribute("aria-pressed", "false");
-    const senders = burst.services || burst.top.slice(0, 2).map((sender) => sender[0]).join(", ");
-    const more = burst.services ? 0 : burst.sources - Math.min(2, burst.top.length);
+    const all = burst.sources ? `${burst.sources.toLocaleString("en")} sender${burst.sources > 1 ? "s" : ""}` : "";
+    const senders = burst.services || burst.top.slice(0, 2).map((sender) => sender[0]).join(", ") || all;
+    const more = burst.services || senders === all ? 0 : burst.sources - Math.min(2, burst.top.length);
     button.append(element("span", "clock", burst.clock), element("span", "lasted", duration(burst.end - burst.start)),
       element("span", "peak", `peak ${share(burst.peak)}`), element("span", "size", bytes(burst.bytes)),
       element("span", "pattern", PATTERN_WORDS[burst.pattern] ?? burst.pattern),
