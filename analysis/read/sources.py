@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _MOST = """
 WITH sent AS (
     SELECT source, CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(packets) AS BIGINT) AS packets, max(members) AS members
-    FROM sources WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY source
+    FROM sources WHERE recording_id IN (SELECT unnest($ids)) AND last_ns >= $since AND ts_ns < $until GROUP BY source
 ), burst AS (
     SELECT source, CAST(round(sum(bytes)) AS BIGINT) AS bytes FROM report_senders
     WHERE recording_id IN (SELECT unnest($ids)) GROUP BY source
@@ -42,7 +42,8 @@ GROUP BY number
 
 def most_in_bursts(con: duckdb.DuckDBPyConnection, where: dict[str, Any], limit: int) -> list[dict[str, Any]]:
     """Returns the senders of most bytes in bursts (by the table report_senders) of a slice of recordings ($ids, $since,
-    $until); each row also has the number and the bytes of all senders."""
+    $until); each row also has the number and the bytes of all senders. A sender's bin counts if a packet of it can be
+    in the slice: it may begin before."""
     return dicts(con, _MOST, {"limit": limit, **where})
 
 

@@ -22,10 +22,12 @@ _SENT = """
 WITH spans AS (
     SELECT unnest($begin) AS begin_ns, unnest($end) AS end_ns
 ), sent AS (
-    SELECT source, bytes + $overhead * packets AS bytes, members, first_ns, last_ns FROM sources
+    SELECT source, part_within(bytes + $overhead * packets, first_ns, last_ns, from_ns, to_ns) AS bytes, members,
+           greatest(first_ns, from_ns) AS first_ns, least(last_ns, to_ns - 1) AS last_ns
+    FROM sources
     JOIN (SELECT unnest($recordings) AS recording_id, unnest($epochs) AS clock_epoch, unnest($from) AS from_ns,
                  unnest($to) AS to_ns) USING (recording_id, clock_epoch)
-    WHERE last_ns >= $since AND ts_ns < $until AND ts_ns >= from_ns AND ts_ns < to_ns
+    WHERE last_ns >= $since AND ts_ns < $until AND last_ns >= from_ns AND first_ns < to_ns
 ), placed AS (
     SELECT *, CASE WHEN first_ns < end_ns THEN part_within(bytes, first_ns, last_ns, begin_ns, end_ns) ELSE 0 END AS inside
     FROM sent ASOF LEFT JOIN spans ON last_ns >= begin_ns

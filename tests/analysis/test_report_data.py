@@ -134,6 +134,21 @@ def test_senders_count_from_the_first_packet_on(store):
     assert (sender.bytes, sender.burst_bytes, report.source_bytes) == (FULL // 10 - 24,) * 3
 
 
+def test_a_period_that_begins_within_a_bin_of_senders_has_them(store):
+    """Their bins are wider here: those that end before the period do not count."""
+    narrow = {"bin_ns": MS // 10, "source_bin_ns": MS}
+    write(store, "recordings", {**run_row("run-1", 0, 10), **narrow})
+    write(store, "bins", *bins("run-1", {0: 100, 0.5: FULL // 10, 1: 100}))
+    for source, first, last in (("10.0.0.9", 0.5, 0.6), ("10.0.0.8", 0.1, 0.4)):
+        sent = {"first_ns": START + int(first * MS), "last_ns": START + int(last * MS) - 1}
+        write(store, "sources", {"recording_id": "run-1", "ts_ns": START, "source": source, "bytes": 12_476, **sent})
+    (report,) = reports_of(store, since=START + MS // 2)
+    assert [burst["sources"] for burst in report.bursts] == [1]
+    assert [(sender.source, sender.bytes, sender.burst_bytes) for sender in report.sources] == [
+        ("10.0.0.9", 12_476, 12_476)
+    ]
+
+
 def test_more_bins_than_fit_keep_every_bin_of_the_worst_burst(store):
     write(store, "recordings", run_row("run-1", 0, 9000))
     write(store, "bins", *bins("run-1", {i: FULL if 4000 <= i < 4030 else 100 for i in range(9000)}))

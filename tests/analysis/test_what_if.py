@@ -239,3 +239,17 @@ def test_senders_count_from_the_first_full_bin_on(tmp_path: Path) -> None:
     with store.connect() as con:
         rows = senders_while_full(con, port, full, [run], [], ORIGIN)
     assert rows.bytes.tolist() == [12_500.0]
+
+
+def test_senders_count_from_the_first_bin_of_a_part_on(tmp_path: Path) -> None:
+    """Their bins are wider: of a bin in which a part of a recording begins, what was sent in that part counts."""
+    store, begin = StoreFolder.create(tmp_path / "s"), ORIGIN + MS // 2
+    sent = {"recording_id": "r", "bytes": 2 * 12_476, "first_ns": begin - MS // 10, "last_ns": begin + MS // 10 - 1}
+    write(store, "sources", {**sent, "ts_ns": ORIGIN, "packets": 2})
+    chunk = (np.array([MS / 2]), np.array([12_500]))
+    port = port_from_bins(("h", "eth0", "in"), 1e9, MS // 10, [chunk], [(MS / 2, MS / 2 + MS / 10)])
+    full = FullStretches(np.array([MS / 2]), np.array([MS / 2 + MS / 10]), 0.125, 0.0)
+    run = {"recording_id": "r", "clock_epoch": 0, "from_ns": begin, "end_ns": begin + MS // 10}
+    with store.connect() as con:
+        rows = senders_while_full(con, port, full, [run], [], ORIGIN)
+    assert (rows.bytes.tolist(), rows.beside.tolist()) == ([12_500.0], [0.0])
