@@ -124,6 +124,21 @@ def test_silence_and_the_end_of_a_recording_end_a_burst(store, writers, monkeypa
     assert count(of) == 2 and of.lost[LANE] == (7, 0)
 
 
+@pytest.mark.parametrize("started", ["before", "after"])
+def test_time_in_bursts_is_time_that_was_recorded(store, writers, started):
+    """Bins of 1 s begin before the recording and end after it."""
+    wide = BurstDefinition(bin_ns=1000 * MS, threshold=0.2)
+    of = Meter(store, wide, NOW) if started == "before" else None
+    span = {"start_ns": NOW + 500 * MS, "end_ns": NOW + 800 * MS - 1}
+    writers["bins"].append(bins(500, [FULL] * 300))
+    writers["recordings"].append(rows("recordings", {"complete": True, **span, "written_ns": 2 * 10**18}))
+    of = of or Meter(store, wide, NOW)
+    for _ in range(2):
+        of.take()
+        lane = of.lanes[LANE]
+        assert (count(of), lane.burst_ns) == (1, 300 * MS)
+
+
 def test_each_scraper_gets_the_peak_since_its_last_scrape(store, writers):
     of = meter(store)
     writers["bins"].append(bins(0, [FULL // 2, 100]))

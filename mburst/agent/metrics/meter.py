@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...analysis.bursts.find import BurstDefinition
+    from ...analysis.bursts.follower import Epoch
     from ...analysis.model.envelope import Interval
     from ...sql import StoreFolder
 
@@ -94,6 +95,8 @@ FOLLOWED = {
             "late",
             "start_ns",
             "end_ns",
+            "clock_epochs",
+            "complete",
             "ended",
             "written_ns",
         ),
@@ -168,6 +171,11 @@ FROM ({_DROPS}) WHERE drops IS NOT NULL GROUP BY device, port, queue, batch ORDE
 _TARGETS = f"""
 SELECT device, max(ts_ns) AS ts_ns, arg_max(event, ts_ns) AS event FROM gnmi_events
 WHERE event IN {tuple(STANDING)} AND subscription <> 'otlp' GROUP BY device ORDER BY device
+"""
+# When a recording counted; while it goes on, its end is not known.
+_COUNTED_IN = """
+SELECT coalesce(recorded_from($start_ns, $bin_ns), -9223372036854775808),
+       coalesce(CASE WHEN $ended <> '' THEN recorded_until($end_ns, $bin_ns, $complete) END, 9223372036854775807)
 """
 _RECORDINGS = f"""
 SELECT {", ".join(FOLLOWED["recordings"][0])} FROM recordings
@@ -444,17 +452,37 @@ class Meter:
             self._events[device] = max(self._events.get(device, (0, False)), (at_ns, STANDING[event]))
 
     def _count_bursts(self, bursts: list[dict[str, Any]]) -> None:
+        from ...analysis.model.coverage import within
+
         spans: dict[LaneName, list[Interval]] = defaultdict(list)
+        counted = self._counted_in(bursts)
         for burst in bursts:
             name = self._names[burst["recording_id"]]
             lane = self.lanes[name]
-            spans[name].append((burst["start_ns"], burst["end_ns"]))
+            epoch = burst["recording_id"], burst["clock_epoch"]
+            spans[name] += within([(burst["start_ns"], burst["end_ns"])], [counted[epoch]])
             lane.bursts[burst["pattern"]] += 1
             lane.durations.add(burst["duration_ns"] / 1e9)
             if burst["fan_in"]:
                 lane.fan_ins.add(float(burst["fan_in"]))
         for name, of in spans.items():
             self._count_time(self.lanes[name], of)
+
+    def _counted_in(self, bursts: list[dict[str, Any]]) -> dict[Epoch, Interval]:
+        """Returns the time from the beginning of each burst's recording to its end, by its clock epoch: open towards
+        another epoch."""
+        from ...analysis.model.coverage import EARLIEST, LATEST
+
+        found = {}
+        for recording, epoch in {(burst["recording_id"], burst["clock_epoch"]) for burst in bursts}:
+            row = self._recordings[recording]
+            names = ("start_ns", "end_ns", "bin_ns", "complete", "ended")
+            [(first, end)] = self._con.execute(_COUNTED_IN, {name: row[name] for name in names}).fetchall()
+            found[recording, epoch] = (
+                EARLIEST if epoch else first,
+                end if epoch == row["clock_epochs"] - 1 else LATEST,
+            )
+        return found
 
     def _count_time(self, lane: LaneCounts, spans: list[Interval]) -> None:
         """Add the time in bursts; time that overlapping recordings of a lane share counts once."""
