@@ -6,7 +6,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..line_rate import most_bytes
-from ..tables import QUALITY_GAP, QUALITY_GNMI_DUPLICATES, QUALITY_GUESSED, QUALITY_IMPOSSIBLE, QUALITY_RESET
+from ..tables import (
+    QUALITY_GAP,
+    QUALITY_GNMI_DUPLICATES,
+    QUALITY_GUESSED,
+    QUALITY_IMPOSSIBLE,
+    QUALITY_RESET,
+    SET_BACK_NS,
+)
 from . import values
 from .counters import Step, increase
 from .limits import PATH_BYTES, VALUE_BYTES, LimitExceeded
@@ -255,7 +262,7 @@ class Entity:
         self.port = device.port(names.get("port", ""))
         self.table = device.rows.tables[rule.table]
         self.columns = len(COLUMNS[rule.table])
-        # Leaves whose last value was older than those before it: its time, when it came, and the value.
+        # Leaves whose last value was SET_BACK_NS older than those before it: its time, when it came, and the value.
         self.behind: dict[ColumnLeaf, tuple[int, int, int | None]] = {}
         self.source = self.table.source(
             batch=stream.batch, device=device.name, semantics=rule.semantics, **{**names, **self._port_name()}
@@ -329,13 +336,15 @@ class Entity:
             self._append(row, start_ns, quality)
 
     def _take_older(self, slot: ColumnLeaf) -> None:
-        """A value is older than the last one. If the one before it was so, too, and time passed between them as their
-        times say, the clock of the device was set back, and the leaf goes on from that one."""
-        behind_ns, came_ns, value = self.behind.get(slot, (0, 0, None))
-        if behind_ns and 0 < self.ts_ns - behind_ns <= 2 * (self.receive_ns - came_ns):
-            slot.last, slot.last_ns = value, behind_ns
-            return
-        self.behind[slot] = self.ts_ns, self.receive_ns, slot.number()
+        """A value is older than the last one. If it and the one before it are so by SET_BACK_NS, and time passed
+        between them as their times say, the clock of the device was set back, and the leaf goes on from that one.
+        Values that are less late are ignored: the next one in time has what they counted."""
+        if slot.last_ns - self.ts_ns > SET_BACK_NS:
+            behind_ns, came_ns, value = self.behind.get(slot, (0, 0, None))
+            if behind_ns and 0 < self.ts_ns - behind_ns <= 2 * (self.receive_ns - came_ns):
+                slot.last, slot.last_ns = value, behind_ns
+                return
+            self.behind[slot] = self.ts_ns, self.receive_ns, slot.number()
         if slot.counter:
             self.stream.device.count(self.stream.name, "dropped", OLDER)
 

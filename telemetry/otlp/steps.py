@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..gnmi.counters import Step, increase
 from ..line_rate import FASTEST_BPS, most_bytes
-from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_RESET
+from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_RESET, SET_BACK_NS
 from .feeds import FeedOfCells
 from .meaning import CARRIED, MetricMeaning
 from .points import Ints, Points
@@ -20,7 +20,6 @@ from .series import MetricSeries, SeriesFeed
 from .speeds import Speeds
 
 LONGEST_NS = 24 * 3600 * 10**9  # of a step: points further apart show nothing of the time in between
-SET_BACK_NS = 60 * 10**9  # before earlier points: more than the delay of messages that were overtaken
 SET_BACK = "points more than a minute before what was taken (was the clock of the sender set back?)"
 UNCOVERED = 0.1  # of the time of a count, that may lie between the previous one and it: a longer time was lost
 

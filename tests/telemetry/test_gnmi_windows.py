@@ -54,13 +54,40 @@ def windows(fed: Fed) -> list[tuple[float, float, int]]:
     ]
 
 
-@pytest.mark.parametrize("back", [5, 3600])
-def test_counters_go_on_after_the_clock_of_a_device_was_set_back(back: int) -> None:
+@pytest.mark.parametrize("back", [63.3, 600.3, 3600.3])
+def test_counters_go_on_after_the_clock_of_a_device_was_set_back(back: float) -> None:
     """What was counted between the step and the first value after it is not known. The values of the hour were ignored,
-    and then all of them were counted in one second."""
-    fed = drops(Fed(), *((k, k) for k in range(10)), *((k - back, k) for k in range(10, 20)))
-    found = windows(fed)
-    assert all(end - begin == 1 and dropped == 10 for begin, end, dropped in found) and len(found) == 9 + 9
+    and then all of them were counted in one second. The new windows lie among those from before the step."""
+    step = round(back) + 10
+    fed = drops(Fed(), *((k, k) for k in range(step)), *((k - back, k) for k in range(step, 2 * step)))
+    found = fed.take()["queues"]
+    lengths = {(row["ts_ns"] - row["window_start_ns"], row["dropped_packets"]) for row in found}
+    assert lengths == {(S, 10)} and len(found) == 2 * (step - 1)
+    assert counted(found, "dropped_packets") == 20 * (step - 1)
+
+
+@pytest.mark.parametrize("back", [0.5, 2, 5, 59])
+def test_nothing_is_lost_if_the_clock_of_a_device_is_set_back_by_less_than_a_minute(back: float) -> None:
+    fed = drops(Fed(), *((k, k) for k in range(100)), *((k - back, k) for k in range(100, 200)))
+    assert counted(fed.take()["queues"], "dropped_packets") == 1990
+
+
+@pytest.mark.parametrize("ahead", [1.5, 2.5, 5, 20])
+def test_nothing_is_lost_if_one_time_is_ahead(ahead: float) -> None:
+    fed = drops(Fed(), *((k + ahead * (k == 10), k) for k in range(41)))
+    assert counted(fed.take()["queues"], "dropped_packets") == 400
+
+
+@pytest.mark.parametrize("late", [0.5, 1.5, 5, 15])
+def test_one_counter_with_two_delays_counts_once(late: float) -> None:
+    """It comes each second as of LATE seconds before, and each ten seconds as of now."""
+    sent = [(k - late, k) for k in range(60)] + [(k + 0.1, k + 0.1) for k in range(0, 60, 10)]
+    fed = Fed()
+    for at, came in sorted(sent, key=lambda times: times[1]):
+        dropped = {Q + "dropped-pkts": 10**6 + round(at * 10)}
+        fed.stream.feed(read(notification(T0 + round(at * S), dropped)), T0 + round(came * S))
+    last = max(at for at, _ in sent)
+    assert counted(fed.take()["queues"], "dropped_packets") == round(10 * last) + round(10 * late)
 
 
 def test_one_time_in_the_future_does_not_stop_a_counter() -> None:
