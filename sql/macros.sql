@@ -297,6 +297,21 @@ CREATE MACRO whole_queue(queue) AS CASE
     WHEN regexp_full_match(queue, '[0-9a-f]{1,4}:[0-9a-f]{1,4}') THEN '0'
     ELSE nullif(regexp_extract(queue, '^([^/]+/[^/]+)/.+$', 1), '') END;
 
+-- Rows of queue windows, and whether their counts are the port's: those at its output, unless a window of the whole queue
+-- (whole_queue) among the rows overlaps them. `window_rows` names a table with device, port, queue, window_start_ns and ts_ns
+-- whose rows all have the count in question.
+CREATE MACRO windows_of_port(window_rows) AS TABLE
+WITH parts AS MATERIALIZED (
+    SELECT DISTINCT device, port, whole_queue(queue) AS queue FROM query_table(window_rows) WHERE whole_queue(queue) IS NOT NULL
+), wholes AS (  -- until when the windows reach that begin up to this one
+    SELECT device, port, queue, window_start_ns AS whole_start_ns,
+           max(ts_ns) OVER (PARTITION BY device, port, queue ORDER BY window_start_ns) AS reached_ns
+    FROM query_table(window_rows) SEMI JOIN parts USING (device, port, queue)
+)
+SELECT given.*, is_of_output(given.queue) AND coalesce(reached_ns <= window_start_ns, true) AS is_of_port
+FROM query_table(window_rows) AS given ASOF LEFT JOIN wholes ON given.device = wholes.device AND given.port = wholes.port
+    AND whole_queue(given.queue) = wholes.queue AND given.ts_ns > wholes.whole_start_ns;
+
 -- A sum of whole numbers, limited to the largest BIGINT, so that no query fails because of figures that a device
 -- invents.
 CREATE MACRO total(amount) AS

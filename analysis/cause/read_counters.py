@@ -64,10 +64,10 @@ ORDER BY device, port, ts_ns
 _QUEUES = """
 WITH counting AS MATERIALIZED (
     FROM believable_windows('queues', $since, $until) WHERE {column} IS NOT NULL AND ts_ns > window_start_ns
-      AND device = $device AND port = $port AND is_of_output(queue)
+      AND device = $device AND port = $port
 )
 SELECT device, port || ' queue ' || queue AS port, window_start_ns, ts_ns, {column} AS bytes, quality, 0 AS edge_ns
-FROM counting ANTI JOIN (SELECT DISTINCT queue AS whole FROM counting) ON whole = whole_queue(queue)
+FROM windows_of_port('counting') WHERE is_of_port
 ORDER BY queue, ts_ns
 """
 _CONTENT = """
@@ -108,7 +108,7 @@ def queue_windows(
     con: duckdb.DuckDBPyConnection, port: Port, name: Name, origin: int, column: str = "transmit_bytes"
 ) -> list[SwitchWindows]:
     """Returns the counts of each queue at the output of a switch port in a column of `queues`, if it reported any.
-    Queues that are a part of another one are left out."""
+    Where a queue is a part of another one that reported it, too, it is left out."""
     asked = {**period(port, origin), "device": name[0], "port": name[1]}
     return list(by_port(con, _QUEUES.format(column=column), asked, origin).values())
 

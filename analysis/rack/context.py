@@ -36,13 +36,23 @@ ORDER BY src, dst, protocol, met
 """
 _LINKS = "FROM links_at('links', $at) ORDER BY device, port, host, interface"
 _QUEUES = """
-SELECT device, port, queue, semantics, count(ts_ns) AS windows, coalesce(any_value(impossible), 0) AS impossible,
+WITH believed AS MATERIALIZED (
+    FROM believable_windows('queues', $since, $until)
+), counting AS MATERIALIZED (
+    SELECT device, port, queue, semantics, window_start_ns, ts_ns, dropped_packets FROM believed
+    WHERE dropped_packets IS NOT NULL AND window_start_ns < ts_ns
+), once AS (  -- drops of the port that are not in another queue, too
+    SELECT device, port, queue, semantics, total(dropped_packets) AS port_dropped
+    FROM windows_of_port('counting') WHERE is_of_port GROUP BY ALL
+)
+SELECT device, port, queue, semantics, any_value(port_dropped) AS port_dropped,
+       count(ts_ns) AS windows, coalesce(any_value(impossible), 0) AS impossible,
        max({value: depth_bytes, earlier: -window_start_ns}) AS top, known_quantile(depth_bytes, 0.99) AS p99_bytes,
        total(dropped_packets) AS dropped,
        CASE WHEN count(dropped_packets) > 0 THEN count(*) FILTER (dropped_packets > 0) END AS dropping_windows,
        total(ecn_marked_packets) AS ecn_marked
-FROM believable_windows('queues', $since, $until) FULL JOIN impossible_windows('queues', $since, $until)
-    USING (device, port, queue, semantics)
+FROM believed FULL JOIN impossible_windows('queues', $since, $until) USING (device, port, queue, semantics)
+LEFT JOIN once USING (device, port, queue, semantics)
 GROUP BY device, port, queue, semantics
 """
 
@@ -97,8 +107,9 @@ class RackQueue:
 
 
 class RackQueues(NamedTuple):
-    """The queues of a rack: the listed ones, the number of all, their drops together (None: none reports them), how
-    many do not report them, and whether links identify those of the rack."""
+    """The queues of a rack: the listed ones, the number of all, their drops together (None: none reports them), each
+    packet once, without those of queues at the input; how many do not report them, and whether links identify those of
+    the rack."""
 
     listed: list[RackQueue]
     number: int
@@ -160,9 +171,22 @@ def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit
             queue.semantics,
         )
     )
-    drops = [queue.dropped for queue in found if queue.dropped is not None]
-    total = sum(drops) if drops else None
-    return RackQueues(shown_queues[:limit], len(found), total, len(found) - len(drops), bool(ports))
+    uncounted = sum(row["dropped"] is None for row in rows)
+    return RackQueues(shown_queues[:limit], len(found), _drops(ports, rows), uncounted, bool(ports))
+
+
+def _drops(ports: dict[tuple[str, str, str], list[str]], rows: list[dict[str, Any]]) -> int | None:
+    """Returns the drops of all these queues together, each packet once: all of those that a link names, and of other
+    queues those that left the port's output. None if none reports them."""
+    if all(row["dropped"] is None for row in rows):
+        return None
+    return sum(row["dropped" if _is_linked_alone(ports, row) else "port_dropped"] or 0 for row in rows)
+
+
+def _is_linked_alone(ports: dict[tuple[str, str, str], list[str]], row: dict[str, Any]) -> bool:
+    """Returns whether a link names the queue, and none names its port."""
+    device, port, queue = row["device"], row["port"], row["queue"]
+    return (device, port, queue) in ports and (device, port, "") not in ports
 
 
 def _ports(con: duckdb.DuckDBPyConnection, rack: str, period: Period) -> dict[tuple[str, str, str], list[str]]:

@@ -3,10 +3,9 @@
 -- creates.
 --
 -- A window counts in the hour in which it starts, if the host was recorded for all of it and the device reported the
--- drops. Without a queue in the link, all queues at the port's output count, except those that are a part of another
--- one. Times are as the device and the host stamped them: if the clock of a device differs by more than a window, its
--- drops appear beside the bursts. A link without an interface stands for all interfaces of the host; links hold as in
--- `links_at`.
+-- drops. Without a queue in the link, all queues at the port's output count, each packet once (windows_of_port). Times
+-- are as the device and the host stamped them: if the clock of a device differs by more than a window, its drops appear
+-- beside the bursts. A link without an interface stands for all interfaces of the host; links hold as in `links_at`.
 WITH heard AS (
     SELECT rack, host, interface, start_ns, end_ns FROM recorded
     WHERE direction <> 'out' AND recording_id IN (SELECT recording_id FROM lanes WHERE backend <> 'otlp')
@@ -16,21 +15,14 @@ WITH heard AS (
     FROM link_periods('links') AS periods JOIN heard ON periods.host = heard.host AND periods.rack IN ('', heard.rack)
         AND periods.interface IN ('', heard.interface)
     WHERE since_ns < end_ns AND coalesce(until_ns > start_ns, true)
-), named AS (
-    SELECT DISTINCT device, port, queue FROM queues
-    WHERE dropped_packets IS NOT NULL
-      AND window_within(window_start_ns, ts_ns, getvariable('span_since_ns'), getvariable('span_until_ns'))
-), apart AS (  -- queues at the input, and those that are a part of another one
-    SELECT device, port, queue, true AS is_apart FROM named SEMI JOIN named AS other
-        ON named.device = other.device AND named.port = other.port
-        AND (NOT is_of_output(named.queue) OR other.queue = whole_queue(named.queue))
+), counting AS MATERIALIZED (
+    FROM believable_windows('queues', getvariable('span_since_ns'), getvariable('span_until_ns'))
+    WHERE dropped_packets IS NOT NULL AND window_start_ns < ts_ns
 ), windows AS (
-    SELECT DISTINCT rack, host, interface, device, port, windows.queue, semantics, window_start_ns, ts_ns,
+    SELECT DISTINCT rack, host, interface, device, port, queue, semantics, window_start_ns, ts_ns,
            CAST(dropped_packets AS HUGEINT) AS dropped_packets
-    FROM believable_windows('queues', getvariable('span_since_ns'), getvariable('span_until_ns')) AS windows
-    JOIN attached USING (device, port) LEFT JOIN apart USING (device, port, queue)
-    WHERE (link_queue = windows.queue OR link_queue = '' AND is_apart IS NULL)
-      AND dropped_packets IS NOT NULL AND window_start_ns < ts_ns
+    FROM windows_of_port('counting') JOIN attached USING (device, port)
+    WHERE (link_queue = queue OR link_queue = '' AND is_of_port)
       AND window_start_ns >= since_ns AND ts_ns <= until_ns
       AND window_start_ns >= getvariable('span_since_ns') AND window_start_ns < getvariable('span_until_ns')
 ), received AS (

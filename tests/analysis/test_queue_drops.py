@@ -15,6 +15,8 @@ from storelib import write
 
 from mburst.analysis.bursts.find import find_bursts
 from mburst.analysis.partition.detect import detect
+from mburst.analysis.rack import context
+from mburst.analysis.rack.period import Period
 from mburst.sql import StoreFolder
 
 S = 10**9
@@ -157,6 +159,51 @@ def test_drops_of_a_port_are_those_of_its_output_once(
     store = filled(tmp_path / "store", [set(), set(), {2}, set()], [link], seen)
     tables = detect(store.files(), since_ns=START, until_ns=START + HOUR).tables
     assert {row["queue"]: row["burst_drops"] for row in tables.queue_drops.to_pylist()} == dict.fromkeys(found, 3)
+
+
+@pytest.mark.parametrize("cut", [(), (5,)])
+@pytest.mark.parametrize(
+    ("queues", "drops"),
+    [
+        ([("0", 2), ("1:10", 10), ("1:20", 10)], 9),
+        ([("1:10", 2), ("1:20", 2), ("0", 10), ("1:10", 10)], 9),
+        ([("0", 2), ("1:10", 2), ("1:20", 2), ("1:10", 3)], 6),
+        ([("0 impossible", 2), ("1:10", 2), ("1:20", 2)], 6),
+    ],
+)
+def test_classes_of_a_port_count_when_the_whole_queue_has_no_window(
+    cut: tuple[int, ...], queues: list[tuple[str, int]], drops: int, tmp_path: Path
+) -> None:
+    """Whether a span is divided or not."""
+    link = {"ts_ns": -S, "host": "b", "interface": "eth0", "rack": "r1", "port": "p1", "queue": "",
+            "origin": "configuration", "present": True}  # fmt: skip
+    seen = [{"window_start_ns": at * S, "length": S, "port": "p1", "queue": queue.split()[0], "semantics": "gauge",
+             "dropped_packets": 3, "quality": 1024 if " " in queue else 0} for queue, at in queues]  # fmt: skip
+    store = filled(tmp_path / "store", [set(), set(), {2}, set()], [link], seen)
+    edges = [START, *(START + at * S for at in cut), START + HOUR]
+    spans = [detect(store.files(), since_ns=since, until_ns=until).tables for since, until in pairwise(edges)]
+    assert sum(row["drops"] for tables in spans for row in tables.queue_drops.to_pylist()) == drops
+
+
+@pytest.mark.parametrize(("linked_queue", "drops"), [(None, 9 + 3), ("", 9), ("1:10", 6), ("in:0", 3)])
+def test_drops_of_the_ports_of_a_rack_count_once(linked_queue: str | None, drops: int, tmp_path: Path) -> None:
+    """Three packets in each window: of the whole port (0), of its classes also when it has none, and at its input."""
+    link = {"ts_ns": -S, "host": "b", "interface": "eth0", "rack": "r1", "port": "p1", "queue": linked_queue,
+            "origin": "configuration", "present": True}  # fmt: skip
+    seen = [
+        {"window_start_ns": at * S, "length": S, "port": port, "queue": queue, "semantics": "gauge",
+         "dropped_packets": 3, "quality": 0}
+        for port, windows in (
+            ("p1", [("0", 2), ("1:10", 2), ("in:0", 2), ("1:10", 3), ("1:20", 3)]),
+            ("p2", [("0", 2), ("1:10", 2)]),
+        )
+        for queue, at in windows
+    ]  # fmt: skip
+    store = filled(tmp_path / "store", [set(), set(), {2}, set()], [] if linked_queue is None else [link], seen)
+    period = Period(START, START + HOUR)
+    with store.connect() as con:
+        con.execute("CREATE TEMP TABLE rack_runs AS SELECT 'b' AS host")
+        assert context.read_queues(con, "r1", period, 10).drops == drops
 
 
 @pytest.mark.costly

@@ -180,6 +180,20 @@ def test_packets_of_a_port_are_those_of_its_output_once(queues: tuple[str, ...],
     assert "in:" not in found[id(port)].name and "voq:" not in found[id(port)].name
 
 
+@pytest.mark.parametrize("quality", [0, 1024])
+def test_classes_of_a_port_count_in_windows_that_the_whole_queue_does_not_have(quality: int, tmp_path: Path) -> None:
+    """Windows of the whole queue that are impossible are none."""
+    case = cases.build("drops", 3, Setting(seconds=8))
+    store = store_case(tmp_path / "s", case)
+    for queue, windows, packets in (("0", 20, 3), ("1:10", 80, 2), ("1:20", 80, 1)):
+        of_queue = {**COLUMNS, "queue": queue, "dropped_packets": packets, "quality": quality if queue == "0" else 0}
+        spans = [(ORIGIN + k * 10**8, ORIGIN + (k + 1) * 10**8) for k in range(windows)]
+        write(store, "queues", *({**of_queue, "window_start_ns": start, "ts_ns": end} for start, end in spans))
+    with store.connect() as con:
+        counts = counted_packets(con, case.scene.crossings[0].port, ("tor", "p1"), None, ORIGIN)
+    assert counts is not None and counts.drops is not None and counts.drops.packets.sum() == 3 * 80
+
+
 @pytest.mark.parametrize("table", ["ports", "queues"])
 def test_counters_of_a_store(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A port that dropped nothing, by its own counter or by those of its queues, did not drop the probes. Its marks are
