@@ -235,16 +235,18 @@ def read_bursts(
         since_ns=since_ns,
         until_ns=until_ns,
     )
-    known = coverage.recorded(con, since_ns, until_ns)
+    known = coverage.by_epoch(con, since_ns, until_ns)
     runs: dict[tuple[str, ...], list[str]] = {}
     for *lane, run in con.execute(f"SELECT {', '.join(_LANE)}, recording_id FROM lanes").fetchall():
         runs.setdefault(tuple(lane), []).append(run)
-    merged = {lane: coverage.covered(known, of) for lane, of in runs.items()}
+    of_run = coverage.by_recording(known)
+    merged = {lane: coverage.covered(of_run, of) for lane, of in runs.items()}
     recorded = sum(coverage.length(found) for found in merged.values())
     if not recorded:
         return None
     taken = _by_lane(bursts)
-    within = sum(coverage.length(coverage.within(spans, merged[lane])) for lane, spans in taken.items())
+    own = coverage.by_recording(coverage.in_bursts(bursts, known))
+    within = sum(coverage.length(coverage.covered(own, of)) for of in runs.values())
     directions = tuple(sorted({lane[_LANE.index("direction")] for lane, spans in merged.items() if spans}))
     return BurstSummary(len(bursts), recorded, within, _per_minute(merged, taken, recorded), directions)
 
@@ -286,7 +288,10 @@ def _per_minute(
 
 
 def _begins(starts: Sequence[int], recorded: Sequence[Interval]) -> NDArray[np.int64]:
-    """Returns when bursts were first recorded: one of wide bins can begin before the recording."""
+    """Returns when bursts were first recorded: one of wide bins can begin before the recording. Without recorded time,
+    returns their starts."""
+    if not recorded:
+        return np.asarray(starts, np.int64)
     begins, ends = (np.array([span[edge] for span in recorded], np.int64) for edge in (0, 1))
     of = np.asarray(starts, np.int64)
     return np.maximum(of, begins[np.minimum(np.searchsorted(ends, of, side="right"), len(begins) - 1)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,7 +135,8 @@ class LaneReport:
 
     busiest_window: the busiest window of window_ns. It is reliable even if narrower bins read more than line rate,
     because a frame counts entirely in the bin of its timestamp. largest_frame: lower bound for the wire bytes of the
-    largest frame; None: unknown. repeated_ns: time that more than one recording of the lane covers, counted once for
+    largest frame; None: unknown. burst_ns: the recorded time in bursts; overlapping bursts of overlapping recordings
+    count once. repeated_ns: time that more than one recording of the lane covers, counted once for
     each recording beyond the first."""
 
     lane: ReportLane
@@ -158,6 +160,7 @@ class LaneReport:
     detail_cells: list[int]
     seconds: Envelope
     bursts: list[dict[str, Any]]
+    burst_ns: int
     burst_marks: list[Interval]
     distributions: dict[str, Sequence[float]]
     sources: list[Source]
@@ -182,11 +185,6 @@ class LaneReport:
     def window_ns(self) -> int:
         """The width of `busiest_window`."""
         return window_of(self.lane.bin_ns)
-
-    @property
-    def burst_ns(self) -> int:
-        """The recorded time in bursts; overlapping bursts of overlapping recordings count once."""
-        return coverage.length(coverage.within(_spans(self.bursts), self.coverage))
 
     @property
     def burst_bytes(self) -> int:
@@ -267,7 +265,7 @@ def gather(
     qualities = read_bins.qualities(con, parameters)
     busy = sum(any(run["recording_id"] in facts for run in lane.runs) for lane in chosen)
     share = (limits or Limits()).share(busy)
-    recorded = coverage.recorded(con, since_ns, until_ns)
+    recorded = coverage.by_epoch(con, since_ns, until_ns)
     owned = _assign(bursts, chosen)
     known = sensitivity.curves(con)
     damaged, behind = damaged_files(con), gaps_behind(con)
@@ -310,7 +308,7 @@ def _lane_report(
     con: duckdb.DuckDBPyConnection,
     lane: ReportLane,
     period: Interval,
-    recorded: Mapping[str, Sequence[Interval]],
+    by_epoch: Mapping[tuple[str, int], Sequence[Interval]],
     facts: Mapping[str, Mapping[str, Any]],
     qualities: Sequence[Mapping[str, Any]],
     bursts: list[dict[str, Any]],
@@ -318,6 +316,7 @@ def _lane_report(
 ) -> LaneReport:
     seen = [facts[run["recording_id"]] for run in lane.runs if run["recording_id"] in facts]
     runs = [run["recording_id"] for run in lane.runs]
+    recorded = coverage.by_recording(by_epoch)
     covered = coverage.covered(recorded, runs)
     start, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
     repeated_ns = sum(coverage.length(recorded.get(run, ())) for run in runs) - coverage.length(covered)
@@ -362,6 +361,7 @@ def _lane_report(
         detail_cells=cells,
         seconds=seconds.at_most(limits.seconds),
         bursts=bursts,
+        burst_ns=coverage.length(envelope.merge_intervals([*chain(*coverage.in_bursts(bursts, by_epoch).values())])),
         burst_marks=envelope.merge_intervals(_spans(bursts), limits.intervals),
         distributions={
             "duration": [burst["duration_ns"] for burst in bursts],

@@ -1,9 +1,13 @@
-"""The times in which recordings counted. This is the only reader of the store's view `recorded`, for every answer."""
+"""The times in which recordings counted. This is the only reader of the store's view `recorded`, for every answer.
+
+A burst is not always within these times: of bins wider than the recorded ones, it can begin before its recording or end
+after it, and it goes on over bins that are missing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .envelope import Interval, merge_intervals
 
@@ -48,8 +52,13 @@ def recorded(
     con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None, rack: str | None = None
 ) -> dict[str, list[Interval]]:
     """Returns the result of `by_epoch` by recording_id alone."""
+    return by_recording(by_epoch(con, since_ns, until_ns, rack))
+
+
+def by_recording(known: Mapping[tuple[str, int], Sequence[Interval]]) -> dict[str, list[Interval]]:
+    """Returns a result of `by_epoch` by recording_id alone."""
     found: dict[str, list[Interval]] = {}
-    for (recording, _), spans in by_epoch(con, since_ns, until_ns, rack).items():
+    for (recording, _), spans in known.items():
         found.setdefault(recording, []).extend(spans)
     return found
 
@@ -69,8 +78,7 @@ def outside(spans: Iterable[Interval], others: Iterable[Interval]) -> list[Inter
 
 
 def within(spans: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
-    """Returns the parts of SPANS that are in one of OTHERS: ascending, disjoint. A burst of bins wider than the
-    recorded ones can begin before the recording, or end after it."""
+    """Returns the parts of SPANS that are in one of OTHERS: ascending, disjoint."""
     left, bounds = merge_intervals([*spans]), merge_intervals([*others])
     found, first = [], 0
     for start, end in left:
@@ -81,6 +89,18 @@ def within(spans: Iterable[Interval], others: Iterable[Interval]) -> list[Interv
             found.append((max(start, bounds[at][0]), min(end, bounds[at][1])))
             at += 1
     return found
+
+
+def in_bursts(
+    bursts: Iterable[Mapping[str, Any]], known: Mapping[tuple[str, int], Sequence[Interval]]
+) -> dict[tuple[str, int], list[Interval]]:
+    """Returns the time in BURSTS by recording_id and clock epoch, as far as it is recorded there according to KNOWN, a
+    result of `by_epoch`: ascending, disjoint. What another recording of the interface has is not in the burst."""
+    found: dict[tuple[str, int], list[Interval]] = {}
+    for burst in bursts:
+        of = burst["recording_id"], burst["clock_epoch"]
+        found.setdefault(of, []).append((int(burst["start_ns"]), int(burst["end_ns"])))
+    return {of: within(spans, known.get(of, ())) for of, spans in found.items()}
 
 
 def length(spans: Iterable[Interval]) -> int:

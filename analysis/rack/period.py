@@ -1,8 +1,8 @@
 """The recordings and bursts of one rack in one period, as tables of a connection, and sums over them.
 
 `detected` leaves in the connection, in addition to the tables of analysis.bursts.find_bursts: rack_runs (the recordings
-that overlap the period), rack_totals (sums of their bins), rack_bursts (the bursts, without time that was not recorded)
-and rack_spans (when each host received a burst, without overlaps).
+that overlap the period), rack_totals (sums of their bins), rack_recorded (when they counted in it), rack_bursts (the
+recorded times of bursts) and rack_spans (when each host received a burst, without overlaps).
 """
 
 from __future__ import annotations
@@ -42,16 +42,25 @@ WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND 
                             ELSE start_ns < $until AND (ended = '' OR end_ns >= $since) END
 """
 _SPANS = "CREATE TEMP TABLE rack_spans AS FROM host_bursts ORDER BY host, start_ns"
-# The bursts, each with the time of it that was recorded: one of wide bins can begin before its recording, or end after
-# it.
+# before_ns: the end of the recorded time before it, of the same recording and clock epoch
+_RECORDED = """
+CREATE TEMP TABLE rack_recorded AS
+SELECT *, lag(end_ns) OVER (PARTITION BY recording_id, clock_epoch ORDER BY start_ns) AS before_ns
+FROM (SELECT unnest(CAST($recordings AS VARCHAR[])) AS recording_id,
+             unnest(CAST($epochs AS USMALLINT[])) AS clock_epoch, unnest(CAST($starts AS BIGINT[])) AS start_ns,
+             unnest(CAST($ends AS BIGINT[])) AS end_ns)
+"""
+# The recorded times of each burst as coverage.in_bursts has them, several if bins are missing in between; one of no
+# length at its start if none of it was recorded. begins: the first of the burst
 _CLIPPED = """
 CREATE TEMP TABLE rack_bursts AS
-SELECT bursts.* REPLACE (greatest(start_ns, begin_ns) AS start_ns, least(end_ns, finish_ns, $until) AS end_ns)
-FROM bursts LEFT JOIN (
-    SELECT recording_id, clock_epoch, min(start_ns) AS begin_ns, max(end_ns) AS finish_ns
-    FROM recorded WHERE rack = $rack GROUP BY recording_id, clock_epoch) USING (recording_id, clock_epoch)
+SELECT found.recording_id, host, interface, direction, receiver, greatest(found.start_ns, own.start_ns) AS start_ns,
+       CASE WHEN own.start_ns IS NULL THEN found.start_ns ELSE least(found.end_ns, own.end_ns) END AS end_ns,
+       coalesce(before_ns <= found.start_ns, true) AS begins
+FROM bursts AS found LEFT JOIN rack_recorded AS own
+    ON own.recording_id = found.recording_id AND own.clock_epoch = found.clock_epoch
+    AND own.start_ns < found.end_ns AND own.end_ns > found.start_ns
 """
-_CLIPPED_AT_END = "CREATE TEMP VIEW rack_bursts AS SELECT * REPLACE (least(end_ns, {until}) AS end_ns) FROM bursts"
 _FACTS = """
 SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clock, dropped, late,
        backend = 'otlp' AS is_port,
@@ -83,8 +92,10 @@ WITH reached AS (
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 )"""  # fresh_ns: from then to its end, no earlier burst of the lane (e.g. of another recording) continues
 _BURSTS = f"""
-{_REACHED}
-SELECT host, interface, direction, count(*) AS bursts, sum(end_ns - fresh_ns) AS burst_ns,
+{_REACHED}, lasting AS (
+    SELECT host, interface, direction, sum(end_ns - fresh_ns) AS burst_ns FROM reached GROUP BY ALL
+)
+SELECT host, interface, direction, count(*) AS bursts, any_value(burst_ns) AS burst_ns,
        known_quantile(duration_ns, 0.5) AS p50_ns, known_quantile(duration_ns, 0.9) AS p90_ns,
        known_quantile(duration_ns, 0.99) AS p99_ns, max(duration_ns) AS longest_ns,
        max(peak_utilization) AS peak_utilization,
@@ -92,14 +103,16 @@ SELECT host, interface, direction, count(*) AS bursts, sum(end_ns - fresh_ns) AS
        quantile_disc(nullif(fan_in, 0), 0.5) AS fan_in, max(nullif(fan_in, 0)) AS largest_fan_in,
        sum(bytes) AS bytes, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS under_loss,
        {_OF_EACH_PATTERN}
-FROM reached GROUP BY host, interface, direction
+FROM bursts JOIN lasting USING (host, interface, direction)
+WHERE $with_beside OR receiver IS NOT NULL
+GROUP BY host, interface, direction
 """
 _CELLS = f"""
 {_REACHED}, slots AS (
-    SELECT host, interface, direction, start_ns, fresh_ns, end_ns,
-           unnest(range(start_ns // $width, (end_ns - 1) // $width + 1)) AS slot FROM reached
+    SELECT host, interface, direction, start_ns, fresh_ns, end_ns, begins,
+           unnest(range(start_ns // $width, greatest(start_ns, end_ns - 1) // $width + 1)) AS slot FROM reached
 )
-SELECT host, interface, direction, slot, count(*) FILTER (start_ns // $width = slot),
+SELECT host, interface, direction, slot, count(*) FILTER (begins AND start_ns // $width = slot),
        CAST(sum(greatest(0, least(end_ns, (slot + 1) * $width) - greatest(fresh_ns, slot * $width))) AS BIGINT)
 FROM slots GROUP BY ALL
 """
@@ -222,10 +235,11 @@ def detected(store: StoreFolder, rack: str, period: Period, definition: BurstDef
         # Only the tables are needed: a day may have a million bursts, so no burst becomes an object here.
         detect_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
         con.execute(_SPANS)
-        if definition.bin_ns is None:
-            con.execute(_CLIPPED_AT_END.format(until=period.until_ns))
-        else:
-            con.execute(_CLIPPED, {"rack": rack, "until": period.until_ns})
+        known = coverage.by_epoch(con, period.since_ns, period.until_ns)
+        rows = [(*of, *span) for of, spans in known.items() for span in spans]
+        names = ("recordings", "epochs", "starts", "ends")
+        con.execute(_RECORDED, {name: [row[i] for row in rows] for i, name in enumerate(names)})
+        con.execute(_CLIPPED)
     return con
 
 
@@ -235,7 +249,9 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[RackLane]:
     for run in dicts(con, _FACTS, {}):
         runs.setdefault((run["host"], run["interface"], run["direction"]), []).append(run)
     bursts = _bursts(con, with_beside=True)
-    recorded = coverage.recorded(con, period.since_ns, period.until_ns)
+    recorded: dict[str, list[Interval]] = {}
+    for recording, *span in con.execute("SELECT recording_id, start_ns, end_ns FROM rack_recorded").fetchall():
+        recorded.setdefault(recording, []).append((span[0], span[1]))
     links = {run["recording_id"]: run["link_bps"] for of in runs.values() for run in of}
     asked = flow_control.of_recordings(con, links, period.since_ns, period.until_ns)
     return [

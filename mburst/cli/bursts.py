@@ -99,8 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until: int | None) -> list[dict[str, Any]]:
-    """Returns the examined recordings, with their settings (columns of the table `lanes`) and when they counted, by
-    clock epoch: `spans`, together `span_ns` long."""
+    """Returns the examined recordings, with their settings (columns of the table `lanes`) and when they counted:
+    `spans`, as in coverage.by_epoch, together `span_ns` long."""
     from ..analysis.model import coverage
     from ..analysis.model.context import dicts
     from ..sql.limits import answered_since
@@ -125,11 +125,11 @@ def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until:
         ORDER BY host, interface, direction, start_ns, recording_id""",
         {"since": since, "until": until},
     )
-    spans: dict[str, dict[int, list[Interval]]] = {}
-    for (recording, epoch), found in known.items():
-        spans.setdefault(recording, {})[epoch] = found
+    spans: dict[str, dict[tuple[str, int], list[Interval]]] = {}
+    for of, found in known.items():
+        spans.setdefault(of[0], {})[of] = found
     counted = ({**row, "spans": spans.get(row["recording_id"], {})} for row in rows)
-    return [{**row, "span_ns": sum(map(coverage.length, row["spans"].values()))} for row in counted]
+    return [{**row, "span_ns": _length(row["spans"])} for row in counted]
 
 
 def _print(
@@ -179,6 +179,8 @@ CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dict[str, Any] | None) -> str:
     """Returns a summary such as "78 bursts in 20 s, 13 % of the time; no packet was lost"."""
+    from ..analysis.model import coverage
+
     broken = ending(lane, gap)
     if lane["is_elsewhere"] and not lane["span_ns"]:
         return "; ".join(filter(None, ["not recorded in this time", broken]))
@@ -186,7 +188,7 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
         return "; ".join(filter(None, ["its bins are missing", broken]))
     found = _count(len(bursts), "burst", "bursts")
     if lane["span_ns"]:
-        share = _burst_ns(bursts, lane["spans"]) / lane["span_ns"]
+        share = _length(coverage.in_bursts(bursts, lane["spans"])) / lane["span_ns"]
         found += f" in {format_duration(lane['span_ns'])}, {format_share(share)} of the time"
     lost = []
     if lane["dropped"]:
@@ -201,14 +203,11 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
     return found + "; " + ("; ".join(lost) or nothing)
 
 
-def _burst_ns(bursts: Sequence[Mapping[str, Any]], spans: Mapping[int, Sequence[Interval]]) -> int:
-    """Returns the time in BURSTS of one recording, as far as it is in SPANS, its recorded time by clock epoch."""
+def _length(spans: Mapping[tuple[str, int], Sequence[Interval]]) -> int:
+    """Returns the length of times by recording_id and clock epoch; the same time in two epochs counts twice."""
     from ..analysis.model import coverage
 
-    of: dict[int, list[Interval]] = {}
-    for burst in bursts:
-        of.setdefault(burst["clock_epoch"], []).append((burst["start_ns"], burst["end_ns"]))
-    return sum(coverage.length(coverage.within(of.get(epoch, ()), recorded)) for epoch, recorded in spans.items())
+    return sum(map(coverage.length, spans.values()))
 
 
 def _missing(lane: dict[str, Any]) -> str:
