@@ -121,12 +121,12 @@ def ratio(now: float, then: float) -> str:
         return "no more"
     if now >= 2 * then:
         return f"{format_number(now / then)} times as many"
-    if then > 200 * now:  # not 100 % fewer: that is none
+    percent = 100 * (now / then - 1)
+    if percent <= -99.5:  # not 100 % fewer: that is none
         return f"{format_number(then / now)} times fewer"
-    part = now / then - 1
-    if abs(part) < 0.005:
+    if abs(percent) < 0.5:
         return "as many"
-    return f"{format_number(100 * abs(part), 2)} % {'more' if part > 0 else 'fewer'}"
+    return f"{format_number(abs(percent), 2)} % {'more' if percent > 0 else 'fewer'}"
 
 
 def rates(found: Rates) -> str:

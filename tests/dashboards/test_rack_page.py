@@ -247,6 +247,8 @@ def test_stamps_that_are_too_coarse_for_the_bins_are_reported(store):
         (10, 10, "as many"),
         (19.97, 10, "100 % more"),
         (1, 190, "99 % fewer"),
+        (1, 199, "99 % fewer"),
+        (1, 200, "200 times fewer"),
         (1, 250, "250 times fewer"),
     ],
 )
