@@ -37,6 +37,7 @@ OF_BURSTS = (
 )  # fmt: skip
 # Tables of bursts.sql that are not read afterwards.
 STEPS = ("warm", "possible", "reaches", "filled", "stretches", "totals", "senders")
+AS_FINE = 2  # times as wide as other windows: these count as equally fine
 MOST_UNSAMPLED = 1000  # bins of a gap
 SPAN = "coalesce($since, 0), coalesce($until, 9223372036854775807)"
 _MAC = "([0-9a-f]{2}:){5}[0-9a-f]{2}"  # a source that is not an IP address
@@ -360,7 +361,7 @@ def read_queues(
     notes: list[str],
 ) -> dict[int, PortQueue]:
     """Returns the windows of the fullest queue at each port's output, of one kind of depth: the finest if several are
-    stored. By id(port). linked: see linked_ports."""
+    stored, and others where these have none. By id(port). linked: see linked_ports."""
     listed = con.execute(
         f"""SELECT device, port, queue, semantics, batch, median(ts_ns - window_start_ns) AS width,
                   count(*) AS windows, max(max_bytes) AS peak
@@ -381,11 +382,11 @@ def read_queues(
             notes.append(f"queue windows of {rows[0][0]} {rows[0][1]} are assigned to {port.name}: there are no others")
         if not rows:
             continue
-        finest = [row for row in rows if row[5] <= 2 * rows[0][5]]
+        finest = [row for row in rows if row[5] <= AS_FINE * rows[0][5]]
         chosen = max(finest, key=lambda row: row[7])[:3]
         of_queue = [row for row in finest if row[:3] == chosen]
         kind = max(of_queue, key=lambda row: row[6])[3]  # a switch may report both samples and maxima
-        batches = [row[4] for row in of_queue if row[3] == kind]
+        batches = [(row[4], row[5]) for row in rows if row[:4] == (*chosen, kind)]
         found[id(port)] = read_windows(con, question, chosen, kind, batches, origin)
     return found
 
@@ -395,25 +396,52 @@ def read_windows(
     question: Question,
     name: tuple[str, str, str],
     semantics: str,
-    batches: list[str],
+    batches: list[tuple[str, float]],
     origin: int,
 ) -> PortQueue:
-    """Returns the windows of one queue in which the device reported a maximum. name: device, port, queue."""
+    """Returns the windows of one queue in which the device reported a maximum. name: device, port, queue; batches: the
+    names of those that have it and the width of their windows, the finest first."""
     queue = {**dict(zip(("device", "port", "queue"), name, strict=True)), **question.span}
     windows = con.execute(
-        f"""SELECT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes
+        f"""SELECT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes,
+                  list_position($batches, batch) - 1 AS batch
            FROM {_WINDOWS}
            WHERE device = $device AND port = $port AND queue = $queue AND list_contains($batches, batch)
              AND semantics = $semantics AND max_bytes IS NOT NULL ORDER BY ts_ns""",
-        {"origin": origin, "semantics": semantics, "batches": batches, **queue},
+        {"origin": origin, "semantics": semantics, "batches": [batch for batch, _ in batches], **queue},
     ).fetchnumpy()
     begin, end, depth = (np.asarray(windows[key]).astype(np.float64) for key in ("begin", "end", "max_bytes"))
+    level = _levels([width for _, width in batches])[np.asarray(windows["batch"]).astype(np.int64)]
+    kept = finest_in_each_time(begin, end, level)
+    begin, end, depth = begin[kept], end[kept], depth[kept]
     [(dropped, marked)] = con.execute(  # these may be in windows of another collection
         f"""SELECT total(dropped_packets), total(ecn_marked_packets) FROM {_WINDOWS}
            WHERE device = $device AND port = $port AND queue = $queue""",
         queue,
     ).fetchall()
     return PortQueue("{} {} queue {}".format(*name), begin, end, depth, dropped, marked, name[:2])
+
+
+def _levels(widths: list[float]) -> Whole:
+    """Returns a number for each width, from the finest on; those within AS_FINE have the same."""
+    levels, level, finest = [], -1, 0.0
+    for width in widths:
+        if level < 0 or width > AS_FINE * finest:
+            level, finest = level + 1, width
+        levels.append(level)
+    return np.array(levels, np.int64)
+
+
+def finest_in_each_time(begin: Floats, end: Floats, level: Whole) -> NDArray[np.bool_]:
+    """Returns which windows overlap none of those of a finer LEVEL that are kept."""
+    kept = np.asarray(level == 0)
+    for coarser in range(1, int(level.max(initial=0)) + 1):
+        order = np.flatnonzero(kept)
+        order = order[np.argsort(begin[order], kind="stable")]
+        reached = np.concatenate(([-np.inf], np.maximum.accumulate(end[order])))
+        asked = np.flatnonzero(level == coarser)
+        kept[asked] = reached[np.searchsorted(begin[order], end[asked])] <= begin[asked]
+    return kept
 
 
 def names_port(switch_port: str, port: Port) -> bool:

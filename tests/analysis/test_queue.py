@@ -10,6 +10,7 @@ from mburst.analysis.cause.arriving import curve_of_senders, stretches_of
 from mburst.analysis.cause.evidence.switch import PortQueue, deepest
 from mburst.analysis.cause.port import port_from_bins
 from mburst.analysis.cause.predicted_queue import predicted
+from mburst.analysis.cause.read import finest_in_each_time
 
 LINK = 1e9
 
@@ -57,3 +58,18 @@ def test_the_deepest_of_windows_that_overlap_each_other() -> None:
         for k in range(len(begin)):
             over = queue.max_bytes[(queue.start <= end[k]) & (queue.end >= begin[k])]
             assert found[k] == over.max() if len(over) else np.isnan(found[k])
+
+
+def test_coarser_windows_are_kept_where_no_finer_one_overlaps_them() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(300):
+        windows = int(rng.integers(0, 12))
+        level = rng.integers(0, 4, windows)
+        begin = rng.integers(0, 40, windows).astype(float)
+        end = begin + rng.integers(1, 5, windows) * 2.0**level
+        kept: list[int] = []
+        for k in np.argsort(level, kind="stable"):
+            finer = [other for other in kept if level[other] < level[k]]
+            if all(end[other] <= begin[k] or begin[other] >= end[k] for other in finer):
+                kept.append(int(k))
+        assert np.flatnonzero(finest_in_each_time(begin, end, level)).tolist() == sorted(kept)

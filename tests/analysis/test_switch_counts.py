@@ -194,6 +194,21 @@ def test_classes_of_a_port_count_in_windows_that_the_whole_queue_does_not_have(q
     assert counts is not None and counts.drops is not None and counts.drops.packets.sum() == 3 * 80
 
 
+def test_windows_of_a_coarser_subscription_fill_the_time_that_the_finest_does_not_cover(tmp_path: Path) -> None:
+    """A subscription of 20 ms in the first second, and one of 200 ms in all eight."""
+    case = cases.build("drops", 3, Setting(seconds=8))
+    store = store_case(tmp_path / "s", case)
+    for batch, width, until in (("fine", 2 * 10**7, 10**9), ("coarse", 2 * 10**8, 8 * 10**9)):
+        of_batch = {**COLUMNS, "batch": batch, "queue": "0", "max_bytes": 9}
+        write(store, "queues", *({**of_batch, "window_start_ns": ORIGIN + at, "ts_ns": ORIGIN + at + width}
+                                 for at in range(0, until, width)))  # fmt: skip
+    port = case.scene.crossings[0].port
+    with store.connect() as con:
+        found = read_queues(con, Question(BurstDefinition()), [port], {id(port): ("tor", "p1")}, ORIGIN, [])[id(port)]
+    edges = np.concatenate([np.arange(50) * 2e7, 1e9 + np.arange(36) * 2e8])
+    assert found.start.tolist() == edges[:-1].tolist() and found.end.tolist() == edges[1:].tolist()
+
+
 @pytest.mark.parametrize("table", ["ports", "queues"])
 def test_counters_of_a_store(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A port that dropped nothing, by its own counter or by those of its queues, did not drop the probes. Its marks are
