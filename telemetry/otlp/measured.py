@@ -16,7 +16,7 @@ from .series import MetricSeries
 from .speeds import Speeds
 from .steps import LONGEST_NS, SeriesSteps
 
-GAP = 3  # times as long as the previous window: then samples are missing in it
+GAP = 3  # times as long as the previous window of the same series: then samples are missing in it
 
 
 class MeasuredTable:
@@ -30,7 +30,7 @@ class MeasuredTable:
         self._entity_of: dict[int, int] = {}  # by series
         self._column_of: dict[int, int] = {}
         self._last_ns = np.zeros(0, np.int64)  # by entity; 0: none yet
-        self._width_ns = np.zeros(0, np.int64)  # of its last window
+        self._width_ns = np.zeros(0, np.int64)  # of its last window, by series; 0: none yet
 
     def know(self, series: MetricSeries) -> None:
         """Add a series of this table."""
@@ -59,10 +59,11 @@ class MeasuredTable:
         entities, ts_ns, begin_ns = (of[order][at] for of in (entity, steps.ts_ns, begins))
         quality = np.bitwise_or.reduceat(steps.quality[order], at)
         is_alone = (quality & QUALITY_GAP != 0) & (begin_ns < ts_ns)  # the time before it is not known
-        begin_ns, of_gaps = self._windows(entities, begin_ns, ts_ns, is_alone)
+        begin_ns = self._windows(entities, begin_ns, ts_ns, is_alone)
+        is_long = np.logical_or.reduceat(self._are_long(steps)[order], at)
         known = steps.quality[order] & QUALITY_IMPOSSIBLE == 0
         values, filled = self._values(steps.amount[order], column[order], row, len(at), known)
-        quality |= of_gaps | np.where(quality & QUALITY_IMPOSSIBLE, QUALITY_GAP, 0).astype(np.uint16)
+        quality |= np.where(is_long | (quality & QUALITY_IMPOSSIBLE != 0), QUALITY_GAP, 0).astype(np.uint16)
         quality |= self._implausible(entities, begin_ns, ts_ns, values)
         columns = {
             "window_start_ns": pa.array(begin_ns),
@@ -89,24 +90,35 @@ class MeasuredTable:
             filled[k][row[chosen]] = True
         return values, filled
 
-    def _windows(self, entities: Ints, begin_ns: Ints, ts_ns: Ints, is_alone: Any) -> tuple[Ints, Any]:
+    def _windows(self, entities: Ints, begin_ns: Ints, ts_ns: Ints, is_alone: Any) -> Ints:
         """Returns the begin of each row's window: the previous row, unless the values of the row go back further or the
-        row is alone. Also returns `gap` for windows that are much longer than the previous one: samples are missing."""
+        row is alone."""
         missing = np.zeros(len(self._entities) - len(self._last_ns), np.int64)
-        self._last_ns, self._width_ns = (np.concatenate([of, missing]) for of in (self._last_ns, self._width_ns))
+        self._last_ns = np.concatenate([self._last_ns, missing])
         first = np.ones(len(entities), bool)
         first[1:] = entities[1:] != entities[:-1]
         last = np.roll(first, -1)
         before = np.where(first, self._last_ns[entities], np.roll(ts_ns, 1))
         near = ~is_alone & (before > 0) & (before < begin_ns) & (begin_ns - before <= LONGEST_NS)
-        begin_ns = np.where(near, before, begin_ns)
-        width = ts_ns - begin_ns
-        usual = np.where(first, self._width_ns[entities], np.roll(width, 1))
         newest = entities[last]
-        self._last_ns[newest], self._width_ns[newest] = np.maximum(self._last_ns[newest], ts_ns[last]), width[last]
-        shortest = last | (np.roll(ts_ns, -1) != ts_ns)  # of the rows of one time; the others have seldom samples
-        missing_samples = shortest & (usual > 0) & (width > GAP * usual)
-        return begin_ns, np.where(missing_samples, QUALITY_GAP, 0).astype(np.uint16)
+        self._last_ns[newest] = np.maximum(self._last_ns[newest], ts_ns[last])
+        return np.where(near, before, begin_ns)
+
+    def _are_long(self, steps: SeriesSteps) -> Any:
+        """Returns which steps are much longer than the previous one of their series: samples are missing in them."""
+        missing = max(0, int(steps.series.max(initial=-1)) + 1 - len(self._width_ns))
+        self._width_ns = np.concatenate([self._width_ns, np.zeros(missing, np.int64)])
+        width = steps.ts_ns - steps.begin_ns
+        order = np.lexsort((steps.ts_ns, steps.series))
+        order = order[width[order] > 0]
+        series, widths = steps.series[order], width[order]
+        first = np.ones(len(order), bool)
+        first[1:] = series[1:] != series[:-1]
+        usual = np.where(first, self._width_ns[series], np.roll(widths, 1))
+        self._width_ns[series[np.roll(first, -1)]] = widths[np.roll(first, -1)]
+        found = np.zeros(len(width), bool)
+        found[order] = (usual > 0) & (widths > GAP * usual)
+        return found
 
     def _implausible(self, entities: Ints, begin_ns: Ints, ts_ns: Ints, values: dict[int, Ints]) -> Any:
         """`impossible` for rows with more bytes than the link can carry."""

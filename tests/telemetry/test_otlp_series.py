@@ -481,3 +481,18 @@ def test_each_value_of_a_queue_has_the_window_since_its_own_last_one():
     assert spans["dropped_packets"] == [(k, k + 50) for k in range(0, 200, 50)]
     assert spans["max_bytes"][1:] == [(k, k + 1) for k in range(200)]
     assert not any(row["quality"] for row in found)
+
+
+@pytest.mark.parametrize("take_each", [1, 7, 1000])
+@pytest.mark.parametrize("late", [0, 1])
+def test_missing_depths_have_a_gap_also_where_a_seldom_counter_comes(late: int, take_each: int) -> None:
+    """Depths are missing from 30 ms until the drops of 50 ms come, or one longer."""
+    fed = FedIntake()
+    for k in range(101):
+        sent = [] if 30 <= k < 50 + late else [(DEPTH, "Ethernet0|3", T0 + k * MS, 7)]
+        sent += [(DROPS, "Ethernet0|3", T0 + k * MS, k)] if k % 50 == 0 else []
+        if sent:
+            fed.feed(message(sent), take=k % take_each == 0)
+    found = fed.end().rows["queues"]
+    gaps = [((row["window_start_ns"] - T0) // MS, (row["ts_ns"] - T0) // MS) for row in found if row["quality"]]
+    assert gaps == [(29, 50 + late)] and {row["quality"] for row in found} == {0, Quality.GAP}
