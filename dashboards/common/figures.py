@@ -16,7 +16,7 @@ from ...analysis.answers.host import LaneReport, worst_first
 from ...analysis.model import distributions
 from ...analysis.model.context import PathLatency, QueueWindows
 from ...analysis.model.envelope import Interval, steps
-from ...units import format_duration, format_rate
+from ...units import format_duration, format_number, format_rate
 from .palette import LIGHT
 
 if TYPE_CHECKING:
@@ -398,4 +398,4 @@ def share_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
     if not len(values):
         return []
     low, high = _linear_span(float(min(values)), float(max(values)))
-    return [(value / 100, f"{value:.4g} %") for value in _even(100 * low, 100 * high)]
+    return [(value / 100, f"{format_number(value, 4)} %") for value in _even(100 * low, 100 * high)]

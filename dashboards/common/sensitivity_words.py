@@ -217,10 +217,11 @@ def excluded_words(curve: DetectionCurve) -> str:
 
 def clock_words(curve: DetectionCurve) -> str:
     """Returns the offset of the two clocks, as bursts show it."""
+    drift = f"{'-' if curve.drift_ppb < 0 else '+'}{format_number(abs(curve.drift_ppb) / 1000)}"
     return (
         f"The recorder's clock, the way there included, is {format_duration(abs(curve.offset_ns))} "
         f"{'ahead of' if curve.offset_ns >= 0 else 'behind'} the sender's "
-        f"(± {format_duration(curve.offset_error_ns)}, drift {curve.drift_ppb / 1000:+.3g} ppm); sending times are "
+        f"(± {format_duration(curve.offset_error_ns)}, drift {drift} ppm); sending times are "
         f"known within {format_duration(curve.sent_error_ns)}. One direction alone cannot separate the way from "
         "the clocks, so edges are relative to the median burst."
     )

@@ -27,7 +27,7 @@ from mburst.analysis.canary.sensitivity import CurvePoint, DetectionCurve, Detec
 from mburst.analysis.model import binomial
 from mburst.analysis.rack import report
 from mburst.analysis.rack.period import Period
-from mburst.dashboards.common.sensitivity_words import UNMEASURED, limit_words, seen_words
+from mburst.dashboards.common.sensitivity_words import UNMEASURED, clock_words, limit_words, seen_words
 from mburst.dashboards.rack import words as rack_words
 from mburst.dashboards.report import page
 from mburst.errors import MburstError
@@ -431,6 +431,11 @@ def test_partial_detection_of_bursts_is_stated() -> None:
         "Bursts of 9 kB or more back to back (of which the bursts that are found have 11 % of the bytes), and of "
         "9 kB or more within 1 ms, are detected"
     )
+
+
+@pytest.mark.parametrize(("ppb", "text"), [(0, "+0 ppm"), (12_340, "+12.3 ppm"), (-999_500, "-1,000 ppm")])
+def test_the_drift_of_the_clocks_has_no_exponent(ppb: int, text: str) -> None:
+    assert f"drift {text}" in clock_words(DetectionCurve(SETTING, "b", "s", 0, START, [], {}, 0, 0, ppb, 0))
 
 
 def test_the_age_of_a_measurement_is_stated() -> None:

@@ -129,6 +129,10 @@ def test_distributions_have_two_ticks_or_more_inside_their_axis(values):
     assert len({text for _, text in figures.share_ticks(shares)}) >= 2
 
 
+def test_ticks_of_shares_have_no_exponent():
+    assert [text for _, text in figures.share_ticks([90.0, 410.0])][:2] == ["10,000 %", "20,000 %"]
+
+
 def test_each_colour_has_one_meaning_so_that_the_page_can_replace_it():
     assert LIGHT.keys() == DARK.keys()
     assert len(set(LIGHT.values())) == len(LIGHT)
