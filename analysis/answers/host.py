@@ -365,7 +365,7 @@ def _lane_report(
         burst_marks=envelope.merge_intervals(_spans(bursts), limits.intervals),
         distributions={
             "duration": [burst["duration_ns"] for burst in bursts],
-            "gap": distributions.gaps(bursts, covered),
+            "gap": distributions.gaps(bursts, by_epoch),
             "peak": [burst["peak_utilization"] for burst in bursts],
         },
         sources=sources,

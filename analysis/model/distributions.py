@@ -75,15 +75,20 @@ def nines(values: ArrayLike, points: int = 400) -> tuple[NDArray[Any], NDArray[n
     return ordered[picked], -np.log10(larger)
 
 
-def gaps(bursts: Sequence[Mapping[str, Any]], coverage: Sequence[tuple[int, int]]) -> list[int]:
+def gaps(
+    bursts: Sequence[Mapping[str, Any]], recorded: Mapping[tuple[str, int], Sequence[tuple[int, int]]]
+) -> list[int]:
     """Returns the nanoseconds from each burst's end to the start of the next one of the same recording and clock epoch,
-    in the order of time, if COVERAGE (ascending, disjoint) has the time between them as recorded."""
-    begins = np.array([begin for begin, _ in coverage], np.int64)
+    in the order of time, if that recording counted all of the time between them according to RECORDED, a result of
+    coverage.by_epoch."""
+    begins = {of: np.array(sorted(begin for begin, _ in spans), np.int64) for of, spans in recorded.items()}
+    nothing = np.zeros(0, np.int64)
     last: dict[tuple[Any, Any], tuple[int, int]] = {}  # the end of the last burst, and the interval that has it
     found = []
     for burst in sorted(bursts, key=lambda burst: (int(burst["start_ns"]), int(burst["end_ns"]))):
         start, end = int(burst["start_ns"]), int(burst["end_ns"])
-        of, interval = (burst["recording_id"], burst["clock_epoch"]), int(np.searchsorted(begins, end - 1, "right"))
+        of = burst["recording_id"], burst["clock_epoch"]
+        interval = int(np.searchsorted(begins.get(of, nothing), end - 1, "right"))
         if of in last and last[of][1] == interval:
             found.append(start - last[of][0])
         last[of] = end, interval

@@ -45,12 +45,20 @@ def of_run(run: str, epoch: int, *spans: tuple[int, int]) -> list[dict[str, Any]
 
 def test_gaps_do_not_extend_over_time_that_was_not_recorded():
     bursts = of_run("a", 0, (95, 110), (130, 140), (150, 160), (1010, 1020))
-    assert distributions.gaps(bursts, [(100, 200), (1000, 1100)]) == [20, 10]
-    assert distributions.gaps([], []) == []
+    assert distributions.gaps(bursts, {("a", 0): [(100, 200), (1000, 1100)]}) == [20, 10]
+    assert distributions.gaps([], {}) == []
+
+
+def test_gaps_do_not_extend_over_time_that_another_recording_counted():
+    bursts = of_run("a", 0, (90, 95), (210, 220)) + of_run("b", 0, (150, 160))
+    whole = {("a", 0): [(0, 300)], ("b", 0): [(0, 300)]}
+    assert distributions.gaps(bursts, whole) == [115]
+    assert distributions.gaps(bursts, {**whole, ("a", 0): [(0, 100), (200, 300)]}) == []
 
 
 def test_gaps_are_between_bursts_of_one_recording_and_clock_epoch():
     """Two recordings of the same time have each burst twice; a clock that was set back repeats a time."""
     twice = of_run("a", 0, (100, 110), (150, 160)) + of_run("b", 0, (101, 109), (150, 162), (190, 195))
-    assert distributions.gaps(twice, [(0, 200)]) == [40, 41, 28]
-    assert distributions.gaps(of_run("a", 0, (100, 110), (150, 160)) + of_run("a", 1, (120, 130)), [(0, 200)]) == [40]
+    whole = {(run, epoch): [(0, 200)] for run in "ab" for epoch in (0, 1)}
+    assert distributions.gaps(twice, whole) == [40, 41, 28]
+    assert distributions.gaps(of_run("a", 0, (100, 110), (150, 160)) + of_run("a", 1, (120, 130)), whole) == [40]
