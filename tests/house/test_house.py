@@ -96,7 +96,7 @@ READING = {
         "whatif/read_senders",
     )
 }
-LIVE_TAIL = {"mburst/agent/metrics/meter.py"}
+LIVE_TAIL = {"mburst/agent/metrics/queries.py"}
 
 
 def texts(path: Path) -> str:

@@ -15,11 +15,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...analysis.bursts.follower import BIN_COLUMNS, SENDER_COLUMNS, Follower
+from ...analysis.bursts.follower import Follower
 from ...analysis.read.columns import joined, table_of
-from ...quality import Quality
 from .counts import STAMPS, LaneCounts, LaneName, PathCounts, QueueCounts
-from .since import MOST_VALUES, CountedSpans, Largest, Newest, RecentNames
+from .queries import (
+    BINS,
+    CARRIED,
+    COUNTED,
+    COUNTED_IN,
+    FOLLOWED,
+    LATENCIES,
+    PEAKS,
+    PROBES,
+    QUEUES,
+    RECORDINGS,
+    STANDING,
+    TARGETS,
+    WINDOWS_REPORTED,
+    without_stored,
+)
+from .since import CountedSpans, Largest, Newest, RecentNames
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,151 +51,6 @@ FORGOTTEN_NS = 3600 * 10**9  # a window of a recording without newer bins is for
 WIDTHS_NS = {"10us": 10_000, "100us": 100_000, "1ms": 1_000_000}
 MOST_SPANS = 1024  # newest bursts of a lane that are kept, to count time in overlapping recordings once
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
-STANDING = {"connect": True, "sync": True, "disconnect": False, "refused": False}  # events of a gNMI target
-
-# The columns that are read of each table, and the column of its time. Recordings come last: a recording's row is
-# written before its bins.
-FOLLOWED = {
-    "bins": (BIN_COLUMNS, "ts_ns"),
-    "sources": (SENDER_COLUMNS, "ts_ns"),
-    "probes": (
-        (
-            "batch",
-            "src",
-            "dst",
-            "protocol",
-            "app_send_ns",
-            "tx_ns",
-            "remote_rx_ns",
-            "remote_tx_ns",
-            "rx_ns",
-            "app_recv_ns",
-            "rtt_ns",
-            "lost",
-        ),
-        "tx_ns",
-    ),
-    "queues": (
-        (
-            "batch",
-            "device",
-            "port",
-            "queue",
-            "window_start_ns",
-            "ts_ns",
-            "max_bytes",
-            "avg_bytes",
-            "transmit_bytes",
-            "dropped_packets",
-            "ecn_marked_packets",
-            "semantics",
-            "quality",
-        ),
-        "ts_ns",
-    ),
-    "gnmi_events": (("device", "subscription", "ts_ns", "event"), "ts_ns"),
-    "clock": (("host", "interface", "ts_ns", "monotonic_raw_ns"), "ts_ns"),
-    "recordings": (
-        (
-            "recording_id",
-            "rack",
-            "host",
-            "interface",
-            "direction",
-            "backend",
-            "link_bps",
-            "bin_ns",
-            "source_bin_ns",
-            "dropped",
-            "late",
-            "start_ns",
-            "end_ns",
-            "clock_epochs",
-            "complete",
-            "ended",
-            "written_ns",
-        ),
-        "written_ns",
-    ),
-}
-
-_BINS = f"""
-SELECT recording_id, max(ts_ns) AS newest_ns, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
-       CAST(sum(packets) AS BIGINT) AS packets, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS drops,
-       {", ".join(f"count(*) FILTER (quality & {bit:d} <> 0) AS {kind}" for kind, bit in STAMPS.items())}
-FROM bins WHERE ts_ns >= $since GROUP BY recording_id
-"""
-# Windows with at least one new bin; windows that the last look cut are complete in this one.
-_WINDOWS = """
-WITH windows AS (
-    SELECT recording_id, ts_ns, wire_bytes, true AS fresh FROM bins WHERE ts_ns >= $since
-    UNION ALL SELECT recording_id, ts_ns, wire_bytes, false FROM carried
-)"""
-_PEAKS = (
-    _WINDOWS
-    + """
-SELECT recording_id, max(filled) AS filled FROM (
-    SELECT recording_id, sum(wire_bytes) AS filled
-    FROM windows JOIN (SELECT recording_id FROM known WHERE link_bps > 0 AND $width % bin_ns = 0) USING (recording_id)
-    GROUP BY recording_id, ts_ns // $width HAVING bool_or(fresh))
-GROUP BY recording_id
-"""
-)
-_CARRIED = (
-    _WINDOWS
-    + """
-SELECT recording_id, ts_ns, wire_bytes
-FROM windows JOIN (SELECT recording_id, max(ts_ns) // $widest * $widest AS least_ns FROM windows
-                   GROUP BY recording_id) USING (recording_id)
-WHERE ts_ns >= least_ns AND least_ns >= (SELECT max(ts_ns) FROM windows) - $forgotten
-"""
-)
-_PROBES = """
-SELECT src, dst, protocol, sent, lost, [application, network, round_trip, reported, to_application, one_way] AS known
-FROM known_measures('probes', $since, 9223372036854775807, CAST(NULL AS VARCHAR)) ORDER BY ALL
-"""
-_LATENCIES = f"""
-SELECT src, dst, protocol, arg_max(latency, tx_ns, {MOST_VALUES}) AS latencies, count(*) AS measured
-FROM (SELECT src, dst, protocol, tx_ns, latency_by(measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns,
-                                                   app_recv_ns, rtt_ns) AS latency
-      FROM probes JOIN measures USING (src, dst, protocol) WHERE tx_ns >= $since AND NOT lost)
-WHERE latency IS NOT NULL GROUP BY src, dst, protocol ORDER BY src, dst, protocol
-"""
-_WINDOWS_REPORTED = """
-SELECT batch, device, port, queue, window_start_ns, ts_ns, depth_bytes, dropped_packets, believed,
-       hash(device, port, queue, semantics, window_start_ns, ts_ns, max_bytes, avg_bytes, believed) AS name
-FROM reported_windows('queues', $since, 9223372036854775807)
-"""
-# Drops in a window count once: a window that overlaps one which an earlier look counted for another collection has the
-# same packets.
-_DROPS = """
-SELECT *, CASE WHEN believed AND NOT EXISTS (
-    SELECT 1 FROM counted c WHERE c.device = w.device AND c.port = w.port AND c.queue = w.queue AND c.batch <> w.batch
-        AND w.window_start_ns < c.until_ns AND w.ts_ns > c.from_ns) THEN dropped_packets END AS drops
-FROM new_windows w
-"""
-_QUEUES = f"""
-SELECT device, port, queue, max(depth_bytes) FILTER (believed) AS max_bytes,
-       count(*) FILTER (NOT believed) AS impossible, total(drops) AS dropped
-FROM ({_DROPS}) GROUP BY device, port, queue ORDER BY device, port, queue
-"""
-_COUNTED = f"""
-SELECT device, port, queue, batch, min(window_start_ns) AS first_ns, max(ts_ns) AS last_ns
-FROM ({_DROPS}) WHERE drops IS NOT NULL GROUP BY device, port, queue, batch ORDER BY ALL
-"""
-_TARGETS = f"""
-SELECT device, max(ts_ns) AS ts_ns, arg_max(event, ts_ns) AS event FROM gnmi_events
-WHERE event IN {tuple(STANDING)} AND subscription <> 'otlp' GROUP BY device ORDER BY device
-"""
-# When a recording counted; while it goes on, its end is not known.
-_COUNTED_IN = """
-SELECT coalesce(recorded_from($start_ns, $bin_ns), -9223372036854775808),
-       coalesce(CASE WHEN $ended <> '' THEN recorded_until($end_ns, $bin_ns, $complete) END, 9223372036854775807)
-"""
-_RECORDINGS = f"""
-SELECT {", ".join(FOLLOWED["recordings"][0])} FROM recordings
-WHERE ended = '' OR end_ns >= $since ORDER BY recording_id
-"""
 
 
 def _whole_since(store: StoreFolder, since_ns: int) -> int:
@@ -309,8 +179,8 @@ class Meter:
             self._stand(whole)
         with store.connect(None, self.since_ns) as con, readable(con):
             fresh = {table: joined(table, FOLLOWED[table][0], parts) for table, parts in self._polled().items()}
-            fresh = {table: _without_stored(con, table, rows) for table, rows in fresh.items()}
-            for recording in dicts(con, _RECORDINGS, {"since": self.since_ns}):
+            fresh = {table: without_stored(con, table, rows) for table, rows in fresh.items()}
+            for recording in dicts(con, RECORDINGS, {"since": self.since_ns}):
                 self._take_recording(recording)
             self._count_rows(con)
             self._count_bursts(self._bursts.begin(con, time.time_ns()))
@@ -363,7 +233,7 @@ class Meter:
         """Count bins, and return the recordings that have new ones."""
         from ...analysis.model.context import dicts
 
-        rows = [row for row in dicts(con, _BINS, {"since": self.since_ns}) if row["recording_id"] in self._names]
+        rows = [row for row in dicts(con, BINS, {"since": self.since_ns}) if row["recording_id"] in self._names]
         for row in rows:
             lane = self.lanes[self._names[row["recording_id"]]]
             lane.newest_ns = max(lane.newest_ns, row["newest_ns"])
@@ -381,16 +251,16 @@ class Meter:
         con.register("known", table_of("recordings", names, [self._recordings[recording] for recording in found]))
         con.register("carried", self._carried)
         for width, width_ns in WIDTHS_NS.items():
-            for recording, filled in con.execute(_PEAKS, {"width": width_ns, "since": self.since_ns}).fetchall():
+            for recording, filled in con.execute(PEAKS, {"width": width_ns, "since": self.since_ns}).fetchall():
                 name = self._names[recording]
                 self._peaks.add((name, width), float(filled * 8e9 / width_ns / self.lanes[name].link_bps))
         widest = {"widest": max(WIDTHS_NS.values()), "forgotten": FORGOTTEN_NS, "since": self.since_ns}
-        self._carried = con.sql(_CARRIED, params=widest).to_arrow_table()
+        self._carried = con.sql(CARRIED, params=widest).to_arrow_table()
 
     def _count_probes(self, con: duckdb.DuckDBPyConnection) -> None:
         from ...analysis.model.context import dicts
 
-        for row in dicts(con, _PROBES, {"since": self.since_ns}):
+        for row in dicts(con, PROBES, {"since": self.since_ns}):
             path = row["src"], row["dst"], row["protocol"]
             before = self.paths.get(path, PathCounts(0, 0, ()))
             known = tuple(map(sum, zip(before.known or (0,) * len(row["known"]), row["known"], strict=True)))
@@ -419,7 +289,7 @@ class Meter:
                 pa.schema([(name, pa.string()) for name in names]),
             ),
         )
-        for row in dicts(con, _LATENCIES, {"since": self.since_ns}):
+        for row in dicts(con, LATENCIES, {"since": self.since_ns}):
             path = row["src"], row["dst"], row["protocol"]
             counts = self.paths[path]
             self.paths[path] = counts._replace(measured=counts.measured + row["measured"])
@@ -429,10 +299,10 @@ class Meter:
     def _count_queues(self, con: duckdb.DuckDBPyConnection) -> None:
         from ...analysis.model.context import dicts
 
-        windows = con.sql(_WINDOWS_REPORTED, params={"since": self.since_ns}).to_arrow_table()
+        windows = con.sql(WINDOWS_REPORTED, params={"since": self.since_ns}).to_arrow_table()
         con.register("new_windows", windows.filter(self._windows.unknown(windows["name"].to_numpy())))
         con.register("counted", self._counted.to_arrow())
-        for row in dicts(con, _QUEUES, {}):
+        for row in dicts(con, QUEUES, {}):
             name = row["device"], row["port"], row["queue"]
             before = self.queues.get(name, QueueCounts(None, None))
             known = [count for count in (before.dropped, row["dropped"]) if count is not None]
@@ -441,14 +311,14 @@ class Meter:
             )
             if row["max_bytes"] is not None:
                 self._fullest.add(name, row["max_bytes"])
-        for device, port, queue, batch, first_ns, last_ns in con.execute(_COUNTED).fetchall():
+        for device, port, queue, batch, first_ns, last_ns in con.execute(COUNTED).fetchall():
             self._counted.add((device, port, queue), batch, first_ns, last_ns)
         con.unregister("new_windows")
         con.unregister("counted")
 
     def _stand(self, con: duckdb.DuckDBPyConnection) -> None:
         """Take the last event of each device."""
-        for device, at_ns, event in con.execute(_TARGETS).fetchall():
+        for device, at_ns, event in con.execute(TARGETS).fetchall():
             self._events[device] = max(self._events.get(device, (0, False)), (at_ns, STANDING[event]))
 
     def _count_bursts(self, bursts: list[dict[str, Any]]) -> None:
@@ -477,7 +347,7 @@ class Meter:
         for recording, epoch in {(burst["recording_id"], burst["clock_epoch"]) for burst in bursts}:
             row = self._recordings[recording]
             names = ("start_ns", "end_ns", "bin_ns", "complete", "ended")
-            [(first, end)] = self._con.execute(_COUNTED_IN, {name: row[name] for name in names}).fetchall()
+            [(first, end)] = self._con.execute(COUNTED_IN, {name: row[name] for name in names}).fetchall()
             found[recording, epoch] = (
                 EARLIEST if epoch else first,
                 end if epoch == row["clock_epochs"] - 1 else LATEST,
@@ -503,21 +373,6 @@ def _quantiles(values: npt.NDArray[np.int64] | None) -> tuple[float | None, ...]
         return ()
     ordered = np.sort(values)
     return tuple(None if (value := quantile(ordered, level)) is None else value / 1e9 for level in QUANTILES)
-
-
-def _without_stored(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> pa.Table:
-    """Returns ROWS without those that CON has, each as often as CON has it."""
-    names, time_name = FOLLOWED[table]
-    if not rows.num_rows or table in ("recordings", "gnmi_events", "clock"):  # only the newest row counts
-        return rows
-    con.register("fresh", rows)
-    listed = ", ".join(names)
-    found = con.sql(
-        f"SELECT {listed} FROM fresh EXCEPT ALL SELECT {listed} FROM {table} "
-        f"WHERE {time_name} >= (SELECT min({time_name}) FROM fresh) ORDER BY {time_name}"
-    ).to_arrow_table()
-    con.unregister("fresh")
-    return joined(table, names, [found])
 
 
 def _age(recording: dict[str, Any]) -> tuple[bool, int]:
