@@ -19,6 +19,7 @@ from canarylib import FRAME, MS, record, run_of, sent_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from livelab import Lab, promiscuity
+from liverecording import begin_recording
 from waiting import wait_for
 
 from mburst.__main__ import main
@@ -194,28 +195,7 @@ def test_the_recorder_detects_canary_bursts(line: Lab, tmp_path: Path, shared: P
     """Once sent beside the recorder's store, and once by a user without rights, imported when the recorder has
     ended."""
     store = tmp_path / "s"
-    recorder = subprocess.Popen(
-        [
-            "ip",
-            "netns",
-            "exec",
-            line.far,
-            *MBURST,
-            "record",
-            line.b,
-            "-o",
-            str(store),
-            "--link",
-            "1G",
-            "--host",
-            "far",
-            "--direction",
-            "in",
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    recorder = begin_recording(line, store, line.b, "--link", "1G", "--host", "far", "--direction", "in")
     try:
         wait_for(lambda: promiscuity(line) or recorder.poll() is not None, "the recording begins")
         first = run_in(line.near, *MBURST, "canary", "10.9.0.2", "-o", str(store), *SENDING)

@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from pathlib import Path
 
 import livelab
 import pytest
@@ -15,31 +17,25 @@ import pytest
 from mburst.sql import StoreFolder
 
 
+def begin_recording(
+    lab: livelab.Lab, store: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Starts `mburst record` into STORE in the far namespace."""
+    return subprocess.Popen(
+        ["ip", "netns", "exec", lab.far, sys.executable, "-m", "mburst", "record", *arguments, "-o", str(store)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(environment or {})},
+    )
+
+
 class Recording:
     """A recording that runs in the far namespace."""
 
     def __init__(self, lab, store, *arguments, environment=None):
         self.store = store
-        self.process = subprocess.Popen(
-            [
-                "ip",
-                "netns",
-                "exec",
-                lab.far,
-                sys.executable,
-                "-m",
-                "mburst",
-                "record",
-                *arguments,
-                "-o",
-                str(store),
-                "--json",
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
+        self.process = begin_recording(lab, store, *arguments, "--json", environment=environment)
         self.code: int | None = None
         self.error = ""
 

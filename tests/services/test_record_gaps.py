@@ -17,6 +17,7 @@ from pathlib import Path
 import livelab
 import pytest
 from livelab import Lab
+from liverecording import begin_recording
 from mounts import tmpfs
 from outcomes import outcome
 from waiting import wait_for
@@ -35,33 +36,8 @@ class Recorder:
 
     def __init__(self, lab: Lab, store: Path, *arguments: str, what: Sequence[str] = ()) -> None:
         self.lab, self.store = lab, store
-        self.process = subprocess.Popen(
-            [
-                "ip",
-                "netns",
-                "exec",
-                lab.far,
-                sys.executable,
-                "-m",
-                "mburst",
-                "record",
-                *(what or [lab.b]),
-                "-o",
-                str(store),
-                "--direction",
-                "in",
-                "--host",
-                "cache",
-                "--bin",
-                "1ms",
-                "--backend",
-                "afpacket",
-                *arguments,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        to = ["--direction", "in", "--host", "cache", "--bin", "1ms", "--backend", "afpacket", *arguments]
+        self.process = begin_recording(lab, store, *(what or [lab.b]), *to)
 
     def begun(self) -> Recorder:
         """Waits until the recorder captures and has noted that in its lock."""
