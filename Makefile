@@ -31,9 +31,11 @@ gallery: $(VENV)/test-ready ## take the pictures of docs/gallery.md anew, of the
 
 # Bytecode is kept, whatever the environment says: tests start hundreds of interpreters. Some tests wait more than they
 # compute, so there are more workers than processors; the costliest files begin first (tests/lib/selection.py). They are
-# collected once before, which keeps what pytest makes of each file: else each worker would make it.
+# collected once before, which keeps what pytest makes of each file: else each worker would make it. A test that hangs
+# prints where, and ends the run: in another worker, its file would begin again and hang.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
-PARALLEL := --dist loadfile --no-loadscope-reorder
+HANGS := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
+PARALLEL := --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(HANGS)
 
 test: $(VENV)/test-ready ## run all tests (PYTEST_OPTIONS: run those one after the other)
 ifdef PYTEST_OPTIONS
@@ -41,7 +43,7 @@ ifdef PYTEST_OPTIONS
 else
 	$(PYTEST) -qq --collect-only >/dev/null || :
 	$(PYTEST) -q -n $(WORKERS) $(PARALLEL) -m "not alone and not packages"
-	$(PYTEST) -q -m alone --durations 15
+	$(PYTEST) -q -m alone --durations 15 $(HANGS)
 endif
 
 test-fast: $(VENV)/test-ready ## run the tests that need no root and no browser and take no minute

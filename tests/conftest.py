@@ -11,7 +11,17 @@ import pytest
 from mburst import python
 from mburst.sql import disk
 
-pytest_plugins = ["forked_commands", "livelab", "netlab", "profiles", "s3lib", "selection", "skips", "untouched"]
+pytest_plugins = [
+    "bounded",
+    "forked_commands",
+    "livelab",
+    "netlab",
+    "profiles",
+    "s3lib",
+    "selection",
+    "skips",
+    "untouched",
+]
 
 # gRPC's fork handlers now and then end a forked child by SIGABRT, without a message, in a process where gRPC has
 # threads (in a fork of pyspark, say, whose Popen has a preexec_fn). Nothing here uses gRPC in a fork.
@@ -44,7 +54,8 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True)
 def unhurried_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep writers in the process of a test from reporting a slow disk: the report is about the machine, and would mix
-    with the lines that the test expects on standard error. tests/sql/test_syncing.py tests these reports."""
-    if request.path.name != "test_syncing.py":
+    """Keep writers in the process of a test, and in commands forked for it, from reporting a slow disk: the report is
+    about the machine, and would mix with the lines that the test expects on standard error. tests/sql/test_syncing.py
+    tests these reports, and tests/faults/test_power.py reads them."""
+    if request.path.name not in ("test_syncing.py", "test_power.py"):
         monkeypatch.setattr(disk, "SYNC_S", 60.0)

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from bounded import next_line
 from faultlib import HERE, end, query, times
 from labrecorder import received, recording, sending
 from livelab import Lab
@@ -48,7 +49,7 @@ def test_a_reader_is_stopped(lab: Lab, tmp_path: Path) -> None:
     )
     assert reader.stdout and reader.stdin
     try:
-        assert reader.stdout.readline() == "follows\n"
+        assert next_line(reader) == "follows\n"
         with sending(lab), recording(lab, store, roll_s=0.3) as process:
             time.sleep(0.5)
             for _ in times(1):

@@ -14,6 +14,8 @@ from typing import Any
 import forked_commands
 import pytest
 
+from mburst.sql import disk
+
 # Prints what a program can see of its start; with words, ends in the given way. Of the mounts only those of /sys are
 # printed: tests that run at the same time change others.
 LOOK = """
@@ -72,6 +74,12 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(forked_commands, "_COMMAND", command)
     monkeypatch.chdir(tmp_path)
     return command
+
+
+def test_the_bound_of_a_slow_disk_is_that_of_the_test(look: list[str], tmp_path: Path) -> None:
+    """A recorder whose rows wait for the disk reports that, as tests on a busy machine do not expect (conftest.py)."""
+    (tmp_path / "look.py").write_text("from mburst.sql import disk; print(disk.SYNC_S)")
+    assert subprocess.run(look, capture_output=True, text=True, check=True).stdout == f"{disk.SYNC_S}\n" == "60.0\n"
 
 
 def run_both(monkeypatch: pytest.MonkeyPatch, command: list[str], **options: Any) -> list[tuple[int, str, str]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import building
+from bounded import next_line
 
 from mburst.lab.rack import Rack
 from mburst.lab.rack.plan import CACHE_IP, mac
@@ -37,7 +38,7 @@ def coalescing(rack: Rack, hold_us: int) -> Iterator[Coalesced]:
     _in(cache, f"addr flush dev eth0\nlink set eth0 address {_WIRE_MAC} arp off")
     argv = [str(program), "eth0", INTERFACE, str(hold_us)]
     process = rack.exec_in(cache, argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout and process.stdout.readline() == "ready\n", process.communicate()
+    assert next_line(process) == "ready\n"
     neighbours = [
         f"neigh add {nic.address} lladdr {mac(nic.address)} dev {INTERFACE} nud permanent"
         for nic in rack.plan.nics

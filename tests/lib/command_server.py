@@ -25,6 +25,7 @@ from typing import Any
 
 from mburst.cli import build_parser
 from mburst.python import with_pandas, without_pandas
+from mburst.sql import disk
 
 IMPORTED = [
     "duckdb",
@@ -87,6 +88,7 @@ def _run(order: dict[str, Any], descriptors: list[int]) -> None:
     for number, limits in order["limits"].items():
         resource.setrlimit(number, limits)
     os.umask(order["umask"])
+    disk.SYNC_S = order["sync_s"]
     os.chdir(order["cwd"])
     os.environ.clear()
     os.environ.update(order["env"])

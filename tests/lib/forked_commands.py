@@ -28,6 +28,8 @@ from typing import Any, NamedTuple
 import pytest
 from places import ROOT
 
+from mburst.sql import disk
+
 # Tests of rights, of folders that modules are imported from, of signals at the start, of peaks of memory, of
 # /proc/PID/cmdline.
 FRESH = re.compile(
@@ -188,6 +190,7 @@ class _Start(NamedTuple):
             "group": self.group,
             "limits": limits,
             "umask": umask,
+            "sync_s": disk.SYNC_S,
         }
         return order, [*streams, *passed]
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from forking import end_if_it_hangs
 from places import ROOT
 
 from mburst.python import without_pandas
@@ -57,6 +58,7 @@ def serve(work: Callable[[dict[str, Any], int], int], answer: Callable[[bytes], 
         order = json.loads(line)
         hear, write_end = os.pipe()
         if (child := os.fork()) == 0:
+            end_if_it_hangs()
             os.close(hear)
             code = 1
             try:
@@ -70,13 +72,8 @@ def serve(work: Callable[[dict[str, Any], int], int], answer: Callable[[bytes], 
             os.kill(child, signal.SIGKILL)
         with os.fdopen(hear, "rb") as pipe:
             content = pipe.read()
-        _, status = os.waitpid(child, 0)
-        print(
-            json.dumps(
-                {"killed": os.WIFSIGNALED(status), "code": os.waitstatus_to_exitcode(status), **answer(content)}
-            ),
-            flush=True,
-        )
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(json.dumps({"killed": code == -signal.SIGKILL, "code": code, **answer(content)}), flush=True)
 
 
 class Killer:

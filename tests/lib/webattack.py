@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bounded import next_line
+
 HEARD_S = 1.0  # time within which a stop is noticed, on a machine that is not busy
 PATIENCE_S = 30.0
 
@@ -39,10 +41,7 @@ class Verb:
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert self.process.stdout
-        line = self.process.stdout.readline().strip()
-        assert line, self.process.communicate()
-        self.url = line.rsplit(": ", 1)[1]
+        self.url = next_line(self.process).strip().rsplit(": ", 1)[1]
         self.port = int(self.url.split("//")[1].split("/")[0].rsplit(":", 1)[1])
 
     def ask(self, path: str = "/", **headers: str) -> tuple[int, bytes]:

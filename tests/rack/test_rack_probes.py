@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bounded import next_line
 from calm import Attempts, Taken, hold
 
 from mburst.__main__ import main
@@ -69,7 +70,7 @@ class Probed:
 def measure(folder: Path, link: str) -> Probed:
     with Rack(40, link, second_nic=True) as rack:
         reflector = rack.exec_in(rack.plan.namespace("cache"), [*MBURST, "reflect"], stdout=subprocess.PIPE, text=True)
-        assert "reflecting" in reflector.stdout.readline()
+        assert "reflecting" in next_line(reflector)
         with probing(rack, CACHE_IP, API_IP, folder / "quiet", 2) as quiet:
             pass
         with (

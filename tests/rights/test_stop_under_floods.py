@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from bounded import next_line
 from livestore import filled
 from ports import free_port
 from privilegelib import needs_root
@@ -172,7 +173,7 @@ def reflecting(folder: Path) -> Started:
         part("reflect", "--listen", f"127.0.0.1:{port}", "--delay", "constant:30s") as process,
         flooding(datagrams, connections),
     ):
-        assert process.stdout and process.stdout.readline()
+        next_line(process)
         yield process, working(process)
 
 
@@ -245,8 +246,7 @@ def serving_ports(folder: Path) -> Started:
                 stack.enter_context(socket.create_connection(("127.0.0.1", port))).sendall(first)
 
     with part("switch-agent", "lo", "--listen", "127.0.0.1:0") as process:
-        assert process.stdout
-        port = int(process.stdout.readline().partition(" on ")[2].split()[0].rpartition(":")[2])
+        port = int(next_line(process).partition(" on ")[2].split()[0].rpartition(":")[2])
         with open(folder / "said", "w") as errors, flooding(noise, lambda: errors.write(process.stderr.readline())):
             yield process, working(process)
             process.wait()

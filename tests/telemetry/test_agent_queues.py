@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bounded import next_line
 from livelab import Lab
 
 from mburst.__main__ import main
@@ -49,8 +50,7 @@ def asked(
         stdout=subprocess.PIPE, text=True, env={**os.environ, "GRPC_VERBOSITY": "NONE"},
     )  # fmt: skip
     try:
-        assert agent.stdout
-        output = agent.stdout.readline()
+        output = next_line(agent)
         config = folder / "gnmi.yaml"
         config.write_text(
             f'targets: {{a: {{address: "{address}", insecure: true}}}}\nsubscriptions: {{q: {{paths: [{path}]}}}}\n'

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bounded import next_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ports import free_port
@@ -321,9 +322,7 @@ def process(*arguments: str, files: int = 0) -> Iterator[tuple[subprocess.Popen[
     command = [*limited, sys.executable, "-m", "mburst", "reflect", "--listen", f"{LOCAL}:{port}", *arguments]
     made = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        assert made.stdout
-        first = made.stdout.readline()
-        assert "reflecting" in first, f"exit code {made.wait(5)}, {port}: {first}"
+        assert "reflecting" in next_line(made)
         yield made, (LOCAL, port)
     finally:
         made.kill()
