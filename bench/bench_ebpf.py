@@ -3,7 +3,7 @@
     sudo .venv/bin/python bench/bench_ebpf.py [--rate 500000] [--seconds 5] [--rounds 6]
 
 Uses a veth pair in its own namespaces. Reading the clock of a virtual machine may cost more than everything else, so it
-is measured separately. bench_sources.py has the cost of the recorder as a whole.
+is measured separately. bench_backends.py has the cost of the recorder as a whole.
 """
 
 from __future__ import annotations

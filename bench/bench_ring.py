@@ -2,8 +2,8 @@
 
     sudo .venv/bin/python bench/bench_ring.py [--rate 300000] [--seconds 10] [--size 1000] [--rounds 5]
 
-Uses the packets and figures of bench_sources.py; the ring takes 256 MB, as does tcpdump's (-C -W). User and system time
-are those of the whole process, including the thread that writes. Rounds alternate.
+Uses the packets and figures of bench_backends.py; the ring takes 256 MB, as does tcpdump's (-C -W). User and system
+time are those of the whole process, including the thread that writes. Rounds alternate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench_sources import Cost, livelab, run
+from bench_backends import Cost, livelab, run
 from building import OPTIMIZE, linked
 from side_by_side import machine
 

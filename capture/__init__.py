@@ -11,6 +11,7 @@ from ._engine import (
     Capture,
     CapturedFrames,
     Rows,
+    backends,
     clock_synchronized,
     device,
     end_without_memory,
@@ -18,13 +19,13 @@ from ._engine import (
     pcapng_interface,
     pcapng_packet,
     pcapng_section,
-    sources,
 )
 
 if TYPE_CHECKING:
-    from ._engine import CapturedInterface, Device, Facts, Frame, Kept, Lane, SourceState
+    from ._engine import BackendState, CapturedInterface, Device, Facts, Frame, Kept, Lane
 
 __all__ = [
+    "BackendState",
     "Capture",
     "CapturedFrames",
     "CapturedInterface",
@@ -34,7 +35,7 @@ __all__ = [
     "Kept",
     "Lane",
     "Rows",
-    "SourceState",
+    "backends",
     "clock_synchronized",
     "device",
     "end_without_memory",
@@ -42,5 +43,4 @@ __all__ = [
     "pcapng_interface",
     "pcapng_packet",
     "pcapng_section",
-    "sources",
 ]

@@ -42,6 +42,8 @@ class Lane(TypedDict):
     late_bytes: int
     unparsed: int | None
     merged: int
+    foreign_packets: int
+    """Unicast Ethernet frames that were neither from nor to this host."""
     ce_packets: int
     retransmits: int | None
     cnp_packets: int
@@ -66,7 +68,7 @@ class Facts(TypedDict):
     """Frames of a direction that was not requested."""
     excluded_bytes: int
     foreign_packets: int
-    """Unicast Ethernet frames that were neither from nor to this host, of ethernet_packets."""
+    """Those of all lanes, and of directions that were not requested, of ethernet_packets."""
     ethernet_packets: int
     folded_bins: int
     """Source bins in which `other` may count a sender more than once."""
@@ -102,7 +104,7 @@ class Kept(TypedDict):
     trouble: str
     """The reason why nothing can be written now; empty if writing works."""
 
-class SourceState(TypedDict):
+class BackendState(TypedDict):
     """A live backend, and the reason why it cannot run here; empty if it can. Costs are 0 if they were not measured."""
 
     name: str
@@ -149,7 +151,7 @@ class Device(TypedDict):
     phc_index: int
     """The clock of the interface is /dev/ptpN; -1: none."""
 
-def sources(target: str | None, /) -> list[SourceState]:
+def backends(target: str | None, /) -> list[BackendState]:
     """The live backends, tried on `target`, or in general if it is None."""
 
 def device(name: str, /) -> Device | None:

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/device.h"
+
 const struct mb_backend_ops *const mb_backends[] = {
 	&mb_backend_file, &mb_backend_ebpf, &mb_backend_afpacket, &mb_backend_libpcap, &mb_backend_pfring, NULL,
 };
@@ -29,12 +31,27 @@ static int open_with(const struct mb_backend_ops *ops, struct mb_backend *backen
 	return status;
 }
 
+/* Whether TARGET, which does not exist, is too long for the name of an interface, and does not look like a file's. */
+static bool is_long_name(const char *target)
+{
+	return strlen(target) >= IFNAMSIZ && !strpbrk(target, "/.:");
+}
+
+static int missing(const char *target, struct mb_error *error)
+{
+	if (is_long_name(target))
+		return mb_fail(
+			error, ENOENT,
+			"%s: no such file, and no interface by a name of at most %d bytes: " MB_DEVICE_SHORT_NAME,
+			target, IFNAMSIZ - 1);
+	return mb_fail(error, ENOENT, "%s: no such file or interface: `ip link` lists the interfaces", target);
+}
+
 /* Open the first backend that accepts the target; if that one gives way, the next. */
 static int open_any(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
 {
 	struct mb_error passed_over = { "" };
-	int status = mb_fail(error, ENOENT, "%s: no such file or interface: `ip link` lists the interfaces",
-			     options->target);
+	int status = missing(options->target, error);
 
 	for (const struct mb_backend_ops *const *ops = mb_backends; *ops; ops++) {
 		if (!(*ops)->accepts(options->target))

@@ -100,6 +100,7 @@ struct mb_backend_cost {
 	uint64_t memory_bytes; /* kernel memory, with default widths */
 };
 
+/* A function may be NULL if its comment says so. Where a function mb_backend_NAME() below checks that, others call it. */
 struct mb_backend_ops {
 	const char *name;
 	/* One line for `mburst doctor`: what the backend reads. */
@@ -142,7 +143,8 @@ struct mb_backend_ops {
 	int (*check)(const char *target, struct mb_error *error);
 	/* Measure COST here and now, if check() succeeded. Returns 0 or a negative errno. NULL: not measured. */
 	int (*cost)(struct mb_backend_cost *cost);
-	/* Returns remarks that are not errors (a truncated end, for example), one sentence a line, or NULL. */
+	/* Returns remarks that are not errors (a truncated end, for example), one sentence a line, or NULL. NULL for a
+	 * backend that has none. */
 	const char *(*notice)(const struct mb_backend *backend);
 	/* Counters of the interface just before the first frame could come in. NULL for a backend that does not know
 	 * them. */
@@ -207,6 +209,24 @@ static inline void mb_backend_take(struct mb_backend *backend, const struct mb_f
 static inline bool mb_backend_loss(struct mb_backend *backend, struct mb_loss *loss)
 {
 	return backend->ops->loss && backend->ops->loss(backend, loss);
+}
+
+/* mb_backend_ops.notice, for every backend. */
+static inline const char *mb_backend_notice(const struct mb_backend *backend)
+{
+	return backend->ops->notice ? backend->ops->notice(backend) : NULL;
+}
+
+/* mb_backend_ops.begun, for every backend. */
+static inline const struct mb_device_counts *mb_backend_begun(const struct mb_backend *backend)
+{
+	return backend->ops->begun ? backend->ops->begun(backend) : NULL;
+}
+
+/* mb_backend_ops.since, for every backend. */
+static inline int64_t mb_backend_since(const struct mb_backend *backend)
+{
+	return backend->ops->since ? backend->ops->since(backend) : 0;
 }
 
 static inline const struct mb_interface *mb_backend_interfaces(const struct mb_backend *backend, size_t *count)

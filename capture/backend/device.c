@@ -277,6 +277,10 @@ int mb_device_lost(const char *name, int code, struct mb_error *error)
 
 int mb_device_missing(const char *name, struct mb_error *error)
 {
+	if (strlen(name) >= IFNAMSIZ)
+		return mb_fail(error, ENODEV,
+			       "%s: no such interface by a name of at most %d bytes: " MB_DEVICE_SHORT_NAME, name,
+			       IFNAMSIZ - 1);
 	return mb_fail(error, ENODEV, "%s: no such interface: `ip link` lists them", name);
 }
 

@@ -84,6 +84,8 @@ int mb_device_down(const char *name, struct mb_error *error);
  * best (-ENODEV: vanished, -ENETDOWN: set down, else -CODE). */
 int mb_device_lost(const char *name, int code, struct mb_error *error);
 
+#define MB_DEVICE_SHORT_NAME "alternative names may be longer, give a short one"
+
 /* Report that there is no interface NAME, and the command that lists the interfaces. Returns -ENODEV. */
 int mb_device_missing(const char *name, struct mb_error *error);
 

@@ -316,7 +316,7 @@ static const char *merge_notice(const struct mb_backend *backend)
 	merge->notice[0] = '\0';
 	for (size_t i = 0; i < merge->count && used < sizeof(merge->notice); i++) {
 		const struct mb_backend *part = &merge->branches[i].backend;
-		const char *one = part->ops->notice(part);
+		const char *one = mb_backend_notice(part);
 
 		if (one)
 			used += (size_t)snprintf(merge->notice + used, sizeof(merge->notice) - used, "%s%s",

@@ -232,11 +232,34 @@ bool mb_decode_macs(const struct mb_frame *frame, const struct mb_interface *int
 	return link.sender.family == MB_FAMILY_MAC;
 }
 
+/* The same for Ethernet with at most one tag, without a walk. Returns false if it is another frame. */
+static bool usual_destination(const struct mb_frame *frame, uint32_t visible, struct mb_address *destination)
+{
+	const uint8_t *ip = frame->data + MB_ETHERNET_HEADER;
+
+	if (visible < MB_ETHERNET_HEADER + 4 + 40)
+		return false;
+	if (mb_be16(ip - 2) == MB_NEXT_VLAN)
+		ip += 4;
+	if (mb_be16(ip - 2) == MB_NEXT_IPV4 && ip[0] == 0x45)
+		*destination =
+			(struct mb_address){ .lo = 0xffffull << 32 | mb_be32(ip + 16), .family = MB_FAMILY_IPV4 };
+	else if (mb_be16(ip - 2) == MB_NEXT_IPV6 && ip[0] >> 4 == 6)
+		*destination = (struct mb_address){ mb_be64(ip + 24), mb_be64(ip + 32), MB_FAMILY_IPV6 };
+	else
+		return false;
+	return true;
+}
+
 bool mb_decode_destination(const struct mb_frame *frame, const struct mb_interface *interface,
 			   const struct mb_decode_options *options, struct mb_address *destination)
 {
+	const uint32_t bytes = mb_frame_bytes(frame, interface->fcs_len);
 	struct mb_headers headers;
 
+	if (interface->linktype == MB_LINKTYPE_ETHERNET && !options->inner &&
+	    usual_destination(frame, frame->caplen < bytes ? frame->caplen : bytes, destination))
+		return true;
 	read_to_ip(frame, interface, &options->seed, &headers);
 	if (!mb_ip_read(&headers.walk, headers.next, &headers.ip))
 		return false;

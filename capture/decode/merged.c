@@ -40,18 +40,21 @@ static uint32_t payload_offset(struct mb_headers *headers)
 uint32_t mb_merged_wire_bytes(const struct mb_headers *headers, uint16_t gso_size,
 			      const struct mb_decode_options *options, uint32_t *marks)
 {
+	/* The walk ends with the IP packet, where that states its length: an FCS that the file does not declare, or
+	 * another trailer, may be behind it. The kernel's merged frames have none. */
+	const uint32_t end = gso_size ? headers->bytes : headers->walk.end;
 	struct mb_headers inner;
 	uint32_t offset, payload, mss, full;
 
-	if (!gso_size && (!options->mtu || headers->bytes - headers->l3 <= options->mtu))
+	if (!gso_size && (!options->mtu || end - headers->l3 <= options->mtu))
 		return 0;
 	if (headers->next == MB_NEXT_OTHER)
 		return 0;
 	inner = *headers;
 	offset = payload_offset(&inner);
-	if (!offset || offset >= headers->bytes)
+	if (!offset || offset >= end)
 		return 0;
-	payload = headers->bytes - offset;
+	payload = end - offset;
 	if (!gso_size && options->mtu <= offset - headers->l3)
 		return 0; /* not a possible MTU: it does not even hold the headers */
 	mss = gso_size ? gso_size : options->mtu - (offset - headers->l3);
@@ -60,5 +63,5 @@ uint32_t mb_merged_wire_bytes(const struct mb_headers *headers, uint16_t gso_siz
 	*marks |= inner.walk.marks & MB_MARK_TRUNCATED;
 	full = (payload - 1) / mss; /* segments before the last */
 	return mb_saturate((uint64_t)full * mb_link_wire_bytes(offset + mss, headers->link.header) +
-			   mb_link_wire_bytes(offset + (payload - full * mss), headers->link.header));
+			   mb_link_wire_bytes(headers->bytes - full * mss, headers->link.header));
 }

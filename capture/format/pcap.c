@@ -57,8 +57,8 @@ put_frame(struct mb_frame *frame, const uint8_t *at, const struct record record,
 }
 
 /* The loop over complete, sane records in the window. Anything else ends it and is left to next_record(); so does a
- * record of no bytes, which may be the end of a file that shrank under its mapping. Returns the number of frames in
- * BATCH. */
+ * record of no bytes, which may be the end of a file that shrank under its mapping, and one of a packet of no bytes,
+ * which may be the header of another file. Returns the number of frames in BATCH. */
 static uint32_t scan(const struct pcap *pcap, struct mb_input *input, struct mb_batch *batch)
 {
 	const struct mb_pcap_variant variant = pcap->variant;
@@ -82,7 +82,7 @@ static uint32_t scan(const struct pcap *pcap, struct mb_input *input, struct mb_
 			MB_OPAQUE(size);
 		}
 		next = at + size;
-		if (record.fraction >= fractions || record.len < variant.padding || next > end)
+		if (record.fraction >= fractions || record.len <= variant.padding || next > end)
 			break;
 		__builtin_prefetch(at + PREFETCH);
 		put_frame(frame++, at, record, variant);
@@ -136,6 +136,28 @@ static int bad_record(const struct mb_input *input, const struct mb_pcap_variant
 		       input->name, offset, place, record->caplen, variant->padding);
 }
 
+/* Another file was appended to this one. */
+static int other_header(const struct mb_input *input, struct mb_error *error)
+{
+	uint64_t offset = mb_input_offset(input, input->at);
+
+	return mb_fail(error, EBADMSG,
+		       "%s: byte %" PRIu64 "%s: another pcap file begins here: record it apart (`tail -c +%" PRIu64
+		       "` has it), or join both: `mergecap` joins captures",
+		       input->name, offset, mb_input_place(input), offset + 1);
+}
+
+/* Check what the scan could not take as a record. Returns 0 or a negative errno. */
+static int check_record(const struct mb_input *input, const struct pcap *pcap, const struct record *record,
+			struct mb_error *error)
+{
+	const bool is_bad = !is_sane(record, &pcap->variant, pcap->max_caplen);
+
+	if ((is_bad || !record->len) && mb_pcap_header_is_at(input->at))
+		return other_header(input, error);
+	return is_bad ? bad_record(input, &pcap->variant, pcap->max_caplen, record, error) : 0;
+}
+
 /* Take the one record that the scan could not, once it is complete. Returns 1, or the result of read(). */
 static int next_record(struct mb_reader *reader, struct mb_batch *batch, struct mb_error *error)
 {
@@ -147,9 +169,12 @@ static int next_record(struct mb_reader *reader, struct mb_batch *batch, struct 
 	int supply = mb_input_need(input, size, error);
 
 	if (supply == MB_SUPPLY_READY) {
+		int result;
+
 		record = load_record(input->at, *variant);
-		if (!is_sane(&record, variant, pcap->max_caplen))
-			return bad_record(input, variant, pcap->max_caplen, &record, error);
+		result = check_record(input, pcap, &record, error);
+		if (result < 0)
+			return result;
 		size += record.caplen;
 		supply = mb_input_need(input, size, error);
 	}

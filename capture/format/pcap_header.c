@@ -42,6 +42,25 @@ bool mb_pcap_header_matches(const uint8_t magic[4])
 	return find_magic(magic, &swapped) != NULL;
 }
 
+static bool is_known_version(uint32_t version)
+{
+	uint32_t major = version >> 16, minor = version & 0xffff;
+
+	return (major == 2 && minor <= 4) || (major == 543 && minor == 0);
+}
+
+static uint32_t load_version(const uint8_t *header, bool swapped)
+{
+	return (uint32_t)mb_load16(header + 4, swapped) << 16 | mb_load16(header + 6, swapped);
+}
+
+bool mb_pcap_header_is_at(const uint8_t at[MB_PCAP_RECORD_HEADER])
+{
+	bool swapped;
+
+	return find_magic(at, &swapped) && is_known_version(load_version(at, swapped)) && !mb_load32(at + 12, swapped);
+}
+
 /* --- which record header --- */
 
 static bool is_linux_protocol(uint16_t protocol)
@@ -135,13 +154,11 @@ static bool is_aix(uint32_t magic, uint32_t version, uint32_t network, uint32_t 
 
 static int check_version(const struct mb_input *input, uint32_t version, struct mb_error *error)
 {
-	uint32_t major = version >> 16, minor = version & 0xffff;
-
-	if ((major == 2 && minor <= 4) || (major == 543 && minor == 0))
+	if (is_known_version(version))
 		return 0;
 	return mb_fail(error, EBADMSG,
 		       "%s: byte 4%s: pcap version %" PRIu32 ".%" PRIu32 ", but only 2.0 to 2.4 and 543.0 are known",
-		       input->name, mb_input_place(input), major, minor);
+		       input->name, mb_input_place(input), version >> 16, version & 0xffff);
 }
 
 static enum mb_pcap_order order_of(uint32_t version)
@@ -170,7 +187,7 @@ int mb_pcap_header_read(struct mb_input *input, struct mb_pcap_header *header, s
 	if (supply != MB_SUPPLY_READY)
 		return supply;
 	at = input->at;
-	version = (uint32_t)mb_load16(at + 4, swapped) << 16 | mb_load16(at + 6, swapped);
+	version = load_version(at, swapped);
 	network = mb_load32(at + 20, swapped);
 	if (check_version(input, version, error) < 0)
 		return -EBADMSG;

@@ -153,8 +153,8 @@ static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb
 	struct mb_sender *sender;
 
 	if (packet->marks & MB_MARK_TCP)
-		bin->retransmits +=
-			mb_sequence_back(mb_sequences_find(lane->sequences, packet), packet->tcp_seq, packet->tcp_len);
+		bin->retransmits += mb_sequence_back(mb_sequences_find(lane->sequences, packet, lane->index),
+						     packet->tcp_seq, packet->tcp_len);
 	bin->bytes += packet->bytes;
 	bin->wire_bytes += packet->wire_bytes;
 	bin->packets++;
@@ -323,8 +323,8 @@ static inline bool continues(struct mb_lane *lane, const struct mb_packet *leade
 {
 	*is_back = false;
 	return !(leader->marks & MB_MARK_TCP) ||
-	       mb_sequence_continues(mb_sequences_find(lane->sequences, leader), leader->tcp_seq, leader->tcp_len,
-				     train->tcp_end, is_back);
+	       mb_sequence_continues(mb_sequences_find(lane->sequences, leader, lane->index), leader->tcp_seq,
+				     leader->tcp_len, train->tcp_end, is_back);
 }
 
 int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *leader, const struct mb_train *train)

@@ -76,6 +76,7 @@ struct mb_lane_totals {
 	uint64_t unattributed_packets, unattributed_bytes; /* in bins, but without a sender */
 	uint64_t late, late_bytes;           /* in no bin, including misdated packets */
 	uint64_t unparsed, merged;
+	uint64_t foreign;                    /* unicast Ethernet, but neither from nor to the local addresses */
 	int64_t first_ns, last_ns;           /* smallest and largest stamp in bins, once packets > 0 */
 	uint32_t epochs;
 };
@@ -146,7 +147,7 @@ static inline void mb_lane_prefetch(const struct mb_lane *lane, const struct mb_
 {
 	if (lane->newest)
 		mb_senders_prefetch(lane->newest_senders, leader);
-	mb_sequences_prefetch(lane->sequences, leader);
+	mb_sequences_prefetch(lane->sequences, leader, lane->index);
 }
 
 /* The clock was set: close all bins; the next packet begins a new epoch. Returns 0 or -ENOMEM. */

@@ -57,8 +57,19 @@ static inline uint64_t mb_locals_load(const uint8_t *bytes)
 	return be64toh(value);
 }
 
+/* Whether a FRAME that is neither from nor to a local MAC may be to this host nevertheless: the local addresses are of
+ * IP, and it is to one of them or not IP. */
+static inline bool mb_locals_may_receive(const struct mb_locals *locals, const struct mb_frame *frame,
+					 const struct mb_interface *interface, const struct mb_decode_options *options)
+{
+	struct mb_address destination;
+
+	return locals->n_addresses &&
+	       (!mb_decode_destination(frame, interface, options, &destination) || mb_locals_has(locals, &destination));
+}
+
 /* The direction of a FRAME that was decoded as PACKET; MB_DIRECTION_UNKNOWN if it is not known. *IS_FOREIGN: whether it
- * is a unicast Ethernet frame that is neither from nor to this host's MAC. */
+ * is a unicast Ethernet frame that arrives, but not at this host's MAC. */
 static inline uint8_t mb_direction_of(const struct mb_locals *locals, const struct mb_frame *frame,
 				      const struct mb_packet *packet, bool is_ethernet, bool *is_foreign)
 {
@@ -71,8 +82,10 @@ static inline uint8_t mb_direction_of(const struct mb_locals *locals, const stru
 			return MB_DIRECTION_OUT;
 		*is_foreign = !(frame->data[0] & 1) && !mb_locals_has_mac(locals, mb_locals_load(frame->data) >> 16);
 	}
-	if (locals->n_addresses && mb_locals_has(locals, &packet->source))
+	if (locals->n_addresses && mb_locals_has(locals, &packet->source)) {
+		*is_foreign = false;
 		return MB_DIRECTION_OUT;
+	}
 	/* The sender of a frame that is not IP is its MAC. */
 	if (packet->source.family == MB_FAMILY_MAC && mb_locals_has_mac(locals, packet->source.lo))
 		return MB_DIRECTION_OUT;

@@ -199,7 +199,7 @@ static inline bool complete_leader(const struct mb_engine *engine, const struct 
 	if (leader->marks & (MB_MARK_MERGED | MB_MARK_TRUNCATED))
 		leader->quality |= (leader->marks & MB_MARK_MERGED ? MB_QUALITY_GRO : 0) |
 				   (leader->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0);
-	return is_foreign;
+	return is_foreign && !mb_locals_may_receive(&engine->locals, frame, interface, &engine->options.decode);
 }
 
 /* Count TRAIN's packets as stamped by a clock that was not set, unless their stamps are not dates at all. */
@@ -226,11 +226,11 @@ static int find_lanes(struct mb_engine *engine, const struct mb_interface *inter
 
 	for (uint32_t i = 0; i < trains->count; i++) {
 		struct mb_packet *leader = &trains->leaders[i];
-		uint8_t side;
+		const bool is_foreign = complete_leader(engine, interface, &trains->leader_frames[i], leader);
+		const uint32_t foreign = is_foreign ? trains->trains[i].count : 0;
+		const uint8_t side = leader->direction;
 
-		if (complete_leader(engine, interface, &trains->leader_frames[i], leader))
-			engine->foreign_packets += trains->trains[i].count;
-		side = leader->direction;
+		engine->foreign_packets += foreign;
 		if (!lanes[side]) {
 			struct mb_engine_lane *lane;
 
@@ -241,6 +241,7 @@ static int find_lanes(struct mb_engine *engine, const struct mb_interface *inter
 				return -ENOMEM;
 			lanes[side] = &lane->lane;
 		}
+		lanes[side]->totals.foreign += foreign;
 		if (__builtin_expect(mb_date_is_unset(leader->ts_ns), 0))
 			note_unset(engine, leader, &trains->trains[i]);
 		mb_lane_prefetch(lanes[side], leader);

@@ -77,7 +77,7 @@ struct mb_engine {
 	uint16_t *numbers; /* number of a lane, plus 1, by interface and direction; 0: there is none */
 	uint32_t n_numbered; /* interfaces in it */
 	uint64_t excluded_packets, excluded_bytes; /* frames of directions that were not requested */
-	uint64_t foreign_packets; /* unicast, but neither from nor to the inferred address */
+	uint64_t foreign_packets; /* unicast Ethernet, but neither from nor to the local addresses */
 	uint64_t ethernet_packets;
 	uint64_t packets; /* counted or excluded packets */
 	struct mb_dates dates;

@@ -153,6 +153,16 @@ static void infer_local(const struct sample *sample, struct mb_inference *infere
 		 first, second, sample->unicast);
 }
 
+/* Bytes of FRAME, or of an Ethernet frame with its payload if it comes from another link. */
+static uint32_t ethernet_bytes(const struct mb_frame *frame, const struct mb_interface *interface)
+{
+	static const struct mb_decode_options outermost = { 0 };
+	struct mb_packet packet;
+
+	mb_decode(frame, 1, interface, &outermost, &packet);
+	return packet.wire_bytes - MB_WIRE_OVERHEAD;
+}
+
 /* Whether a TCP payload of complete 1500-byte segments makes a frame of LEN bytes: headers of IPv4 or IPv6, with or
  * without the timestamp option. */
 static bool is_whole_segments(uint32_t len)
@@ -168,16 +178,20 @@ static uint32_t infer_mtu(const struct mb_frame *frames, uint32_t count, const s
 	uint32_t over = 0, largest = 0, at_largest = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t linktype = interfaces[frames[i].interface].linktype;
+		const struct mb_interface *interface = &interfaces[frames[i].interface];
+		uint32_t len;
 
-		if (linktype == MB_LINKTYPE_NULL || linktype == MB_LINKTYPE_LOOP || frames[i].len <= ETHERNET_LARGEST)
+		if (interface->linktype == MB_LINKTYPE_NULL || interface->linktype == MB_LINKTYPE_LOOP)
+			continue;
+		len = ethernet_bytes(&frames[i], interface);
+		if (len <= ETHERNET_LARGEST)
 			continue;
 		over++;
-		if (frames[i].len > largest) {
-			largest = frames[i].len;
+		if (len > largest) {
+			largest = len;
 			at_largest = 0;
 		}
-		at_largest += frames[i].len == largest;
+		at_largest += len == largest;
 	}
 	if (over && largest <= JUMBO_LARGEST && 4 * at_largest >= over && !is_whole_segments(largest))
 		return largest - 14;

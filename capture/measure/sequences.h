@@ -23,27 +23,34 @@ struct mb_sequences {
 	} buckets[MB_SEQUENCES_BUCKETS];
 };
 
-static inline struct mb_sequence_bucket *mb_sequences_bucket(struct mb_sequences *sequences,
-							     const struct mb_packet *packet)
+/* The fingerprint of the flow of PACKET in the lane INDEX: a router's segments pass two lanes, and repeat nothing. */
+static inline uint64_t mb_sequences_flow(const struct mb_packet *packet, int16_t index)
 {
-	return &sequences->buckets[packet->flow >> 32 & (MB_SEQUENCES_BUCKETS - 1)];
+	return packet->flow + (uint64_t)index * 0x9e3779b97f4a7c15;
 }
 
-static inline void mb_sequences_prefetch(struct mb_sequences *sequences, const struct mb_packet *packet)
+static inline struct mb_sequence_bucket *mb_sequences_bucket(struct mb_sequences *sequences, uint64_t flow)
 {
-	__builtin_prefetch(mb_sequences_bucket(sequences, packet));
+	return &sequences->buckets[flow >> 32 & (MB_SEQUENCES_BUCKETS - 1)];
 }
 
-/* The state of the flow of PACKET, which is marked MB_MARK_TCP; created from PACKET if it is new. */
-static inline struct mb_sequence *mb_sequences_find(struct mb_sequences *sequences, const struct mb_packet *packet)
+static inline void mb_sequences_prefetch(struct mb_sequences *sequences, const struct mb_packet *packet, int16_t index)
 {
-	struct mb_sequence_bucket *bucket = mb_sequences_bucket(sequences, packet);
+	__builtin_prefetch(mb_sequences_bucket(sequences, mb_sequences_flow(packet, index)));
+}
+
+/* The state of the flow of PACKET, which is marked MB_MARK_TCP, in the lane INDEX; created from PACKET if it is new. */
+static inline struct mb_sequence *mb_sequences_find(struct mb_sequences *sequences, const struct mb_packet *packet,
+						    int16_t index)
+{
+	const uint64_t flow = mb_sequences_flow(packet, index);
+	struct mb_sequence_bucket *bucket = mb_sequences_bucket(sequences, flow);
 	struct mb_sequence newer = bucket->ways[1];
 
-	if (bucket->ways[0].flow == packet->flow)
+	if (bucket->ways[0].flow == flow)
 		return &bucket->ways[0];
-	if (newer.flow != packet->flow)
-		newer = (struct mb_sequence){ .flow = packet->flow, .next = packet->tcp_seq };
+	if (newer.flow != flow)
+		newer = (struct mb_sequence){ .flow = flow, .next = packet->tcp_seq };
 	bucket->ways[1] = bucket->ways[0];
 	bucket->ways[0] = newer;
 	return &bucket->ways[0];

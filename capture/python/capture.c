@@ -224,13 +224,13 @@ static PyObject *describe_lane(const struct mb_engine *engine, const struct mb_e
 
 	interface = &mb_backend_interfaces(engine->backend, &n_interfaces)[lane->interface];
 	description = Py_BuildValue(
-		"{s:s,s:I,s:I,s:I,s:K,s:s,s:L,s:L,s:K,s:K,s:K,s:K,s:N,s:K,s:I,s:O}", "interface", interface->name,
+		"{s:s,s:I,s:I,s:I,s:K,s:s,s:L,s:L,s:K,s:K,s:K,s:K,s:N,s:K,s:K,s:I,s:O}", "interface", interface->name,
 		"index", (unsigned int)lane->interface, "linktype", interface->linktype, "snaplen", interface->snaplen,
 		"link_bps", (unsigned long long)interface->link_bps, "direction", directions[lane->direction],
 		"start_ns", (long long)totals->first_ns, "end_ns", (long long)totals->last_ns, "unattributed_packets",
 		totals->unattributed_packets, "unattributed_bytes", totals->unattributed_bytes, "late", totals->late,
 		"late_bytes", totals->late_bytes, "unparsed", describe_count(totals->unparsed, !engine->uncounted),
-		"merged", totals->merged, "clock_epochs", totals->epochs, "busy",
+		"merged", totals->merged, "foreign_packets", totals->foreign, "clock_epochs", totals->epochs, "busy",
 		lane->lane.busy.rule.least_bytes ? Py_True : Py_False);
 	return description && !add_totals(description, engine, totals) ? Py_NewRef(description) : NULL;
 }
@@ -255,7 +255,7 @@ static PyObject *capture_lanes(PyObject *object, void *closure)
 /* The counters of the interface at the start, or None. */
 static PyObject *describe_begun(const struct mb_backend *backend)
 {
-	const struct mb_device_counts *counts = backend->ops->begun ? backend->ops->begun(backend) : NULL;
+	const struct mb_device_counts *counts = mb_backend_begun(backend);
 
 	if (!counts)
 		Py_RETURN_NONE;
@@ -266,7 +266,7 @@ static PyObject *describe_begun(const struct mb_backend *backend)
 /* The start of the yielded counts if an earlier process had the kernel count before, or None. */
 static PyObject *describe_since(const struct mb_backend *backend)
 {
-	const int64_t since_ns = backend->ops->since ? backend->ops->since(backend) : 0;
+	const int64_t since_ns = mb_backend_since(backend);
 
 	return since_ns ? PyLong_FromLongLong(since_ns) : Py_NewRef(Py_None);
 }
@@ -287,7 +287,7 @@ static PyObject *describe_kept(const struct capture_object *self)
 static PyObject *describe_notice(const struct capture_object *self)
 {
 	const struct mb_backend *backend = &self->backend;
-	const char *of_backend = backend->ops->notice(backend);
+	const char *of_backend = mb_backend_notice(backend);
 	char of_dates[2 * MB_ERROR_LENGTH], of_choice[2 * MB_ERROR_LENGTH] = "";
 	bool has_dates = mb_dates_describe(&self->engine->dates, of_dates, sizeof(of_dates));
 

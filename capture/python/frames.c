@@ -197,7 +197,7 @@ static PyObject *frames_interfaces(PyObject *object, void *closure)
 static PyObject *frames_notice(PyObject *object, void *closure)
 {
 	struct frames_object *self = (struct frames_object *)object;
-	const char *notice = self->engine ? self->backend.ops->notice(&self->backend) : NULL;
+	const char *notice = self->engine ? mb_backend_notice(&self->backend) : NULL;
 
 	(void)closure;
 	return notice ? PyUnicode_FromString(notice) : Py_NewRef(Py_None);

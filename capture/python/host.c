@@ -23,7 +23,7 @@ static int append(PyObject *list, PyObject *item)
 	return item ? PyList_Append(list, owned) : -1;
 }
 
-static PyObject *describe_source(const struct mb_backend_ops *ops, const char *target)
+static PyObject *describe_backend(const struct mb_backend_ops *ops, const char *target)
 {
 	struct mb_backend_cost cost = { 0 };
 	struct mb_error error = { "" };
@@ -37,7 +37,7 @@ static PyObject *describe_source(const struct mb_backend_ops *ops, const char *t
 			     (unsigned long long)cost.memory_bytes);
 }
 
-static PyObject *host_sources(PyObject *module, PyObject *argument)
+static PyObject *host_backends(PyObject *module, PyObject *argument)
 {
 	const char *target = argument == Py_None ? NULL : PyUnicode_AsUTF8AndSize(argument, NULL);
 	py_auto *list = PyList_New(0);
@@ -46,7 +46,7 @@ static PyObject *host_sources(PyObject *module, PyObject *argument)
 	if (!list || (argument != Py_None && !target))
 		return NULL;
 	for (const struct mb_backend_ops *const *ops = mb_backends; *ops; ops++) {
-		if ((*ops)->check && append(list, describe_source(*ops, target)))
+		if ((*ops)->check && append(list, describe_backend(*ops, target)))
 			return NULL;
 	}
 	return Py_NewRef(list);
@@ -161,7 +161,7 @@ static PyObject *host_end_without_memory(PyObject *module, PyObject *failure)
 }
 
 PyMethodDef mb_host_methods[] = {
-	{ "sources", host_sources, METH_O, NULL },
+	{ "backends", host_backends, METH_O, NULL },
 	{ "device", host_device, METH_O, NULL },
 	{ "clock_synchronized", host_clock_synchronized, METH_NOARGS, NULL },
 	{ "give_up", host_give_up, METH_VARARGS, NULL },

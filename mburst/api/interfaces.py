@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError, UsageError
+from ..services.record.backends import ONE_INTERFACE
 
 if TYPE_CHECKING:
     from .options import Rate
+
+NAME_BYTES = 15  # of an interface; an alternative name may have 127
 
 
 def check_several(names: list[str], backend: str, called: str | None) -> None:
@@ -15,18 +19,28 @@ def check_several(names: list[str], backend: str, called: str | None) -> None:
     CALLED is the value of --interface."""
     from ..capture import device
 
-    if backend == "pfring":
-        raise UsageError("--backend pfring records one interface at a time", "name one, or take another backend")
+    if backend in ONE_INTERFACE:
+        raise UsageError(f"--backend {backend} records one interface at a time", "name one, or take another backend")
     if called:
         raise UsageError("--interface names one interface, and several are recorded", "leave it out")
     if "any" in names:
         raise UsageError("any is all interfaces: it cannot be recorded beside others", "name it alone")
     found = {name: device(name) for name in names}
     if missing := [name for name, one in found.items() if one is None]:
-        raise MburstError(f"{missing[0]}: no such interface", "`ip link` lists them; nothing is recorded")
+        raise missing_interface(missing[0], "; nothing is recorded")
     numbers = [one["index"] for name in names if (one := found[name])]
     if twice := [name for name, number in zip(names, numbers, strict=True) if numbers.count(number) > 1]:
         raise UsageError(f"{twice[-1]}: this interface is named twice")
+
+
+def missing_interface(name: str, then: str = "") -> MburstError:
+    """Returns the error that there is no interface NAME, as mb_device_missing() has it, and the remedy with THEN."""
+    if len(os.fsencode(name)) > NAME_BYTES:
+        return MburstError(
+            f"{name}: no such interface by a name of at most {NAME_BYTES} bytes",
+            f"alternative names may be longer, give a short one{then}",
+        )
+    return MburstError(f"{name}: no such interface", f"`ip link` lists them{then}")
 
 
 def links_of(link: Rate | None, names: list[str]) -> dict[str, Rate | None]:

@@ -14,7 +14,7 @@ from ..names import print_lines
 from ..units import format_count, format_duration, format_rate
 
 if TYPE_CHECKING:
-    from ..capture import Device, SourceState
+    from ..capture import BackendState, Device
 
 CAP_NET_ADMIN, CAP_NET_RAW = 12, 13  # linux/capability.h
 SLOW_COALESCING_US = 10
@@ -42,17 +42,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def examine(interface: str | None, *, self_test: bool) -> dict[str, Any]:
     """Returns all findings of doctor as data. Raises MburstError if the interface does not exist."""
-    from ..capture import clock_synchronized, device, sources
+    from ..api.interfaces import missing_interface
+    from ..capture import backends, clock_synchronized, device
     from ..telemetry.probe.clock import Clocks
 
     found = device(interface) if interface else None
     if interface and found is None:
-        raise MburstError(f"{interface}: no such interface", "`ip link` lists them")
+        raise missing_interface(interface)
     with Clocks(found["phc_index"] if found else -1) as clocks:
         reading = clocks.read()
     return {
         "privileges": privileges(),
-        "sources": sources(interface),
+        "backends": backends(interface),
         "clock": {**vars(reading), "synchronized": clock_synchronized()},
         "interfaces": [name for _, name in socket.if_nameindex()],
         "pinned": _pinned(),
@@ -117,22 +118,22 @@ def advice(device: Device) -> list[str]:
 
 
 def can_capture(found: dict[str, Any]) -> bool:
-    """Whether a source is ready, and the self-test received everything that it sent."""
+    """Whether a backend is ready, and the self-test received everything that it sent."""
     test = found["self_test"]
     whole = (
         not test
         or "skipped" in test
         or (test["seen"] + test["dropped"] == test["sent"] and test["bursts_seen"] == test["bursts_sent"])
     )
-    return whole and any(not source["reason"] for source in found["sources"])
+    return whole and any(not backend["reason"] for backend in found["backends"])
 
 
 def describe(found: dict[str, Any]) -> str:
     """Returns the findings as text."""
     device = found["interface"]
-    lines = ["privileges", *(f"  {line}" for line in _describe_privileges(found["privileges"], device)), "sources"]
-    for source in found["sources"]:
-        lines += [f"  {source['name']:<9} {_describe_source(source)}"]
+    lines = ["privileges", *(f"  {line}" for line in _describe_privileges(found["privileges"], device)), "backends"]
+    for backend in found["backends"]:
+        lines += [f"  {backend['name']:<9} {_describe_backend(backend)}"]
     lines += ["clock", *(f"  {line}" for line in _describe_clock(found["clock"]))]
     if device:
         lines += [f"interface {device['name']}", *(f"  {line}" for line in _describe_device(device))]
@@ -146,11 +147,11 @@ def describe(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _describe_source(source: SourceState) -> str:
-    if source["reason"]:
-        return f"cannot run: {source['reason']}"
-    takes = f" ({source['packet_ns']} ns a packet, {source['memory_bytes'] >> 20} MiB an interface)"
-    return f"ready: {source['description']}{takes if source['packet_ns'] else ''}"
+def _describe_backend(backend: BackendState) -> str:
+    if backend["reason"]:
+        return f"cannot run: {backend['reason']}"
+    takes = f" ({backend['packet_ns']} ns a packet, {backend['memory_bytes'] >> 20} MiB an interface)"
+    return f"ready: {backend['description']}{takes if backend['packet_ns'] else ''}"
 
 
 def privileges() -> dict[str, bool]:
@@ -229,6 +230,6 @@ def _describe_test(test: dict[str, Any]) -> str:
     if "skipped" in test:
         return str(test["skipped"])
     return (
-        f"sent {test['bursts_sent']} bursts of {test['sent']:,} frames in all, saw {test['bursts_seen']} of "
-        f"{test['seen']:,}, {test['dropped']:,} dropped; stamps: {test['clock']}"
+        f"sent {test['bursts_sent']} bursts with {test['sent']:,} frames in all, saw {test['bursts_seen']} bursts with "
+        f"{test['seen']:,} frames, {test['dropped']:,} dropped; stamps: {test['clock']}"
     )

@@ -52,8 +52,8 @@ static void print_rest(void)
 	backend.ops->stats(&backend, &stats);
 	printf("stats %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 "\n", stats.frames,
 	       stats.bytes, stats.filtered, stats.dropped, stats.drop_first_ns, stats.drop_last_ns);
-	if (backend.ops->notice(&backend))
-		printf("notice %s\n", backend.ops->notice(&backend));
+	if (mb_backend_notice(&backend))
+		printf("notice %s\n", mb_backend_notice(&backend));
 }
 
 static void on_alarm(int number)

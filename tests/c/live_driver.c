@@ -3,7 +3,7 @@
  * Captures with a live backend and prints what it received, as one JSON object a line.
  * Arguments are KEY=VALUE: the fields of struct mb_backend_options, and
  *   mode=count|dump|check   totals only, every frame, or whether the backend can run here
- *   mode=read               only the work of the backend itself: for bench/bench_sources.py
+ *   mode=read               only the work of the backend itself: for bench/bench_backends.py
  *   seconds=N idle_ms=N     end after N seconds, or N ms after the last frame
  *   frames=N                end after N frames
  *   pause_ms=N              sleep N ms before the first read
@@ -167,7 +167,7 @@ static int capture(struct tally *tally, int argc, char **argv, struct mb_error *
 
 static void print_result(const struct tally *tally, int status, const struct mb_error *error)
 {
-	const char *notice = backend.ops->notice ? backend.ops->notice(&backend) : NULL;
+	const char *notice = mb_backend_notice(&backend);
 	struct mb_backend_stats stats;
 	struct timespec cpu;
 

@@ -331,18 +331,19 @@ def erspan(rest: Rest):
 
 def merged_wire_bytes(found: Found, size: int, mtu: int, gso: int) -> tuple[int, bool]:
     """Returns the wire bytes of the segments (0: a single frame), and whether header lengths were assumed."""
-    if not found.version or not (gso or (mtu and size - found.at > mtu)):
+    end = found.ip.rest.end if found.ip and found.ip.rest and not gso else size
+    if not found.version or not (gso or (mtu and end - found.at > mtu)):
         return 0, False
     start, assumed = segmented_from(found)
-    if not start or start >= size:
+    if not start or start >= end:
         return 0, False
     room = gso or mtu - (start - found.at)
-    payload = size - start
+    payload = end - start
     if room <= 0 or payload <= room:
         return 0, False
     before = start - found.link.header + 14
     last = payload % room or room
-    return (payload - last) // room * wire_bytes(before + room) + wire_bytes(before + last), assumed
+    return (payload - last) // room * wire_bytes(before + room) + wire_bytes(before + last + size - end), assumed
 
 
 def segmented_from(found: Found) -> tuple[int | None, bool]:

@@ -21,7 +21,7 @@ import pytest
 from capture_rows import read_rows
 from livelab import raw_socket
 
-from mburst.capture import Capture, sources
+from mburst.capture import Capture, backends
 from mburst.errors import MburstError
 
 MS = 1_000_000
@@ -31,7 +31,7 @@ SUMS = ("packets", "bytes", "wire_bytes", "ce_packets", "cnp_packets", "retransm
 
 def why_not():
     """Returns why the kernel of this machine cannot count, or nothing."""
-    [state] = [state for state in sources(None) if state["name"] == "ebpf"]
+    [state] = [state for state in backends(None) if state["name"] == "ebpf"]
     return state["reason"]
 
 

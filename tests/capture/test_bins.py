@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import frame_builder as fb
 import numpy as np
 import pyarrow as pa
 import pytest
+from capture_builder import Interface, enhanced, pcap_header, pcap_record, section
 from capture_rows import read_rows
 from frames import START_NS, Frame, write_pcap
 from hypothesis import given, settings
@@ -268,6 +270,41 @@ def test_retransmits_are_sequence_numbers_that_go_back():
     assert lane["retransmits"] == 4
 
 
+@pytest.mark.parametrize("run", [1, 7])
+def test_segments_that_pass_two_interfaces_are_no_retransmits(tmp_path, run):
+    """A router's segments arrive at one interface and leave at the other, here in runs."""
+    frames = [Frame(START_NS + i * 1000, 1, 154, sequence=100 * i).data() for i in range(210)]
+    blocks = [section(), *[Interface(name=name, resolution=9).block() for name in ("eth0", "eth1")]]
+    now = START_NS
+    for i in range(0, len(frames), run):
+        for interface, flags in ((0, 1), (1, 2)):
+            for frame in frames[i : i + run]:
+                now += 1000
+                blocks.append(enhanced(interface, now, frame, flags=flags))
+    path = tmp_path / "router.pcapng"
+    path.write_bytes(b"".join(blocks))
+    capture = Capture([str(path)])
+    read_rows(capture)
+    assert [lane["packets"] for lane in capture.lanes] == [210, 210]
+    assert [lane["retransmits"] for lane in capture.lanes] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("linktype", "header"),
+    [(1, bytes(12) + b"\x08\0"), (101, b""), (228, b""), (9, b"\xff\x03\0\x21"), (104, b"\x0f\0\x08\0"),
+     (113, bytes(14) + b"\x08\0"), (276, b"\x08\0" + bytes(18))],
+)  # fmt: skip
+def test_jumbo_frames_of_any_link_are_not_taken_for_merged_ones(tmp_path, linktype, header):
+    packet = Frame(START_NS, 1, 9014, sequence=0).data()[14:]
+    records = [pcap_record(START_NS // 10**9, i * 1000, header + packet, len(header + packet)) for i in range(40)]
+    path = tmp_path / "jumbo.pcap"
+    path.write_bytes(pcap_header(linktype=linktype) + b"".join(records))
+    capture = Capture([str(path)])
+    read_rows(capture)
+    assert [lane["merged"] for lane in capture.lanes] == [0]
+    assert [lane["wire_bytes"] for lane in capture.lanes] == [40 * (9014 + 24)]
+
+
 def test_the_local_address_separates_the_directions():
     frames = [Frame(START_NS + i * 1000, i % 7, 100, outgoing=i % 3 == 0) for i in range(300)]
     _, senders, lanes, facts = record(frames)
@@ -277,6 +314,50 @@ def test_the_local_address_separates_the_directions():
     assert {row["source"] for row in senders if row["lane"] == out} == {"192.0.2.1"}
     _, _, [only], facts = record(frames, directions="in")
     assert (only["direction"], only["packets"], facts["excluded_packets"]) == ("in", 200, 100)
+
+
+def test_frames_that_do_not_concern_this_host_are_counted_for_their_interface(tmp_path):
+    """Nearly all frames are those of eth0, and so is the inferred address."""
+    blocks = [section(), *[Interface(name=name, resolution=9).block() for name in ("eth0", "eth1")]]
+    for i in range(1000):
+        frame = Frame(START_NS + i * 1000, i % 7, 200, outgoing=i % 2 == 0).data()
+        blocks.append(enhanced(0, START_NS + i * 1000, frame))
+        if i % 50 < 2:
+            ends = [bytes([2, 0, 0, 0, 1, number]) for number in (i % 50, 1 - i % 50)]
+            blocks.append(enhanced(1, START_NS + i * 1000, b"".join(ends) + frame[12:]))
+    path = tmp_path / "two.pcapng"
+    path.write_bytes(b"".join(blocks))
+    capture = Capture([str(path)])
+    read_rows(capture)
+    assert "assuming 02:00:00:00:ff:ff is this host" in capture.facts["inferred"]
+    counted = {(lane["interface"], lane["direction"]): lane["foreign_packets"] for lane in capture.lanes}
+    assert counted == {("eth0", "out"): 0, ("eth0", "in"): 0, ("eth1", "in"): 40}
+    assert capture.facts["foreign_packets"] == 40
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("tags", [(), (0x8100,), (0x88A8, 0x8100)])
+def test_frames_to_an_address_of_this_host_concern_it(tmp_path, tags, inner):
+    ours, theirs, tunnel = 0xC0000201, 0xC0000202, 0x0A000001
+    six, other_six = (0xFD << 120) + 1, (0xFD << 120) + 2
+    data = fb.udp(bytes(80), (1, 2))
+    packets = [
+        (fb.ipv4(data, fb.UDP, 0x0A000002, ours), 0x0800, 0),
+        (fb.ipv4(data, fb.UDP, 0x0A000002, ours, options=bytes(4)), 0x0800, 0),
+        (fb.ipv4(data, fb.UDP, 0x0A000002, theirs), 0x0800, 1),
+        (fb.ipv6(data, fb.UDP, 9, six), 0x86DD, 0),
+        (fb.ipv6(data, fb.UDP, 9, other_six), 0x86DD, 1),
+        (fb.ipv4(fb.ipv4(data, fb.UDP, 0x0A000002, ours), 4, 9, tunnel), 0x0800, not inner),
+        (fb.ipv4(fb.ipv4(data, fb.UDP, 0x0A000002, theirs), 4, 9, ours), 0x0800, inner),
+        (bytes(60), 0x0806, 0),
+    ]
+    path = tmp_path / "eth0.pcap"
+    frames = [fb.ethernet(packet, kind, sender=2, receiver=4 << 40, tags=tags) for packet, kind, _ in packets]
+    records = [pcap_record(START_NS // 10**9, i, frame) for i, frame in enumerate(frames)]
+    path.write_bytes(pcap_header() + b"".join(records))
+    capture = Capture([str(path)], local=["192.0.2.1", "fd00::1"], inner=inner)
+    read_rows(capture)
+    assert capture.facts["foreign_packets"] == sum(foreign for _, _, foreign in packets)
 
 
 @pytest.mark.parametrize("local", [["192.0.2.1"], ["02:00:00:00:ff:ff"]])

@@ -88,6 +88,29 @@ def test_only_tcp_and_udp_are_merged(data: bytes):
     assert packet.marks == 0 and packet.wire_bytes == packet.bytes + 24
 
 
+@pytest.mark.parametrize("trailer", [4, 8, 12, 100])
+@pytest.mark.parametrize("caplen", [None, 34, 60])
+@pytest.mark.parametrize("tags", [(), (0x8100,)])
+def test_a_trailer_is_no_second_frame(trailer: int, caplen: int | None, tags: tuple[int, ...]):
+    """An FCS that the file does not declare, or the trailer of a tap, is behind a full packet."""
+    for packet, kind in (
+        (v4(make.tcp(bytes(1460), PORTS, 1)), 0x0800),
+        (v6(make.udp(bytes(1452), PORTS), make.UDP), 0x86DD),
+    ):
+        data = make.ethernet(packet, kind, tags=tags) + bytes(trailer)
+        if caplen and caplen < 14 + 4 * len(tags) + (20 if kind == 0x0800 else 40):
+            continue  # the length of the packet is not captured
+        decoded = one(data[:caplen], length=len(data), mtu=1500)
+        assert (decoded.wire_bytes, decoded.marks & MERGED) == (len(data) + 24, 0)
+
+
+def test_a_length_of_0_is_that_of_the_frame():
+    segment = make.tcp(bytes(2920), PORTS, 1)
+    for packet, kind in ((v4(segment, total=0), 0x0800), (v6(segment, length=0), 0x86DD)):
+        decoded = one(make.ethernet(packet, kind), mtu=1500)
+        assert decoded.marks & MERGED
+
+
 def test_an_mtu_counts_from_the_ip_header():
     frame = make.ethernet(v4(make.tcp(bytes(1460), PORTS, 1)), 0x0800, tags=(0x88A8, 0x8100))
     assert one(frame, mtu=1500).marks == TCP

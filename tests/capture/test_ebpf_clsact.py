@@ -16,7 +16,27 @@ from building import library
 from kernel_bins import many_senders, pair
 
 __all__ = ["pair"]
-RECORD = [sys.executable, "-m", "mburst", "record", "--backend", "ebpf", "--json"]
+RECORD = ["-m", "mburst", "record", "--backend", "ebpf", "--json"]
+INTERRUPTED = """
+import sys
+from mburst import ending
+from mburst.__main__ import main
+from mburst.services.record import recorder
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+recorder.{} = interrupt
+ending.end(main(sys.argv[1:]))
+"""
+PART = """
+import os, runpy, signal, sys
+from mburst.services.record import recorder
+
+recorder.Attempt = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
+sys.argv[1:1] = [str(os.getppid())]
+runpy.run_module("mburst.agent.child", run_name="__main__")
+"""
 
 
 def filters(lab, way):
@@ -42,9 +62,9 @@ def until(lab, *expected):
     raise AssertionError((both_ways(lab), expected))
 
 
-def begin(lab, store, *, lacks="tcx"):
+def begin(lab, store, *, lacks="tcx", record=RECORD):
     environment = {**os.environ, "LD_PRELOAD": str(library("tests/c/lesser_kernel.c")), "LACKS": lacks}
-    command = ["ip", "netns", "exec", lab.far, *RECORD, "-i", lab.b, "-o", str(store)]
+    command = ["ip", "netns", "exec", lab.far, sys.executable, *record, "-i", lab.b, "-o", str(store)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=store.parent
     )
@@ -109,8 +129,28 @@ def test_what_a_killed_earlier_mburst_left_as_the_last_filter_is_removed(pair, t
     assert both_ways(pair) == (0, 2)
     process = begin(pair, tmp_path / "store")
     until(pair, 1, 2)
-    arrived(process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
     assert both_ways(pair) == (0, 1)
+
+
+@pytest.mark.parametrize("at", ["Attempt", "privileges.drop", "recovery.Housekeeping"])
+def test_no_filter_stays_if_a_recorder_is_interrupted_before_it_reads(pair, tmp_path, at):
+    record = ["-c", INTERRUPTED.format(at), *RECORD[2:]]
+    process = begin(pair, tmp_path / "store", record=record)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "mburst: interrupted\n")
+    assert both_ways(pair) == (0, 0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_filter_stays_if_a_part_of_run_is_ended_before_it_reads(pair, tmp_path):
+    record = ["-c", PART, *RECORD[2:]]
+    process = begin(pair, tmp_path / "store", record=record)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (128 + signal.SIGTERM, "mburst: interrupted\n")
+    assert both_ways(pair) == (0, 0)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("protocol", ["all", "ip"])

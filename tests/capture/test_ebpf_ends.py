@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import livelab
 import pytest
+from bounded import next_line
 from building import library
 from kernel_bins import MS, TCX_EGRESS, TCX_INGRESS, Reading, attached, both, capabilities, many_senders, pair, why_not
 
@@ -72,7 +73,7 @@ def test_a_clock_that_is_set_begins_an_epoch(pair, tmp_path, step_s):
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **preload}
     )
-    assert process.stdout and process.stdout.readline() == "begun\n"
+    assert next_line(process) == "begun\n"
     rounds: list[int] = [0]
     for seconds in (0, step_s):
         offset.write_text(str(seconds))
@@ -80,7 +81,7 @@ def test_a_clock_that_is_set_begins_an_epoch(pair, tmp_path, step_s):
             many_senders(pair, 50)
             rounds[-1] += 1
             assert rounds[-1] < 2000
-        assert process.stdout.readline() == "seen\n"
+        assert next_line(process) == "seen\n"
         rounds.append(0)
     for rounds[-1] in range(1, 21):
         many_senders(pair, 50)
@@ -271,7 +272,7 @@ def test_a_time_namespace_is_refused(pair, tmp_path):
 
 TRIED = """
 import json, sys
-from mburst.capture import Capture, sources
+from mburst.capture import Capture, backends
 from mburst.errors import MburstError
 found = {}
 for hook in ("tc", "xdp"):
@@ -280,7 +281,7 @@ for hook in ("tc", "xdp"):
         found[hook] = ""
     except MburstError as error:
         found[hook] = str(error)
-[state] = [state for state in sources(sys.argv[1]) if state["name"] == "ebpf"]
+[state] = [state for state in backends(sys.argv[1]) if state["name"] == "ebpf"]
 found["check"] = state["reason"]
 auto = Capture([sys.argv[1]])
 found["auto"] = [auto.facts["backend"], auto.facts["notice"]]

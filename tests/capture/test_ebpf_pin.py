@@ -135,10 +135,13 @@ def test_sigterm_leaves_the_program_and_the_next_recorder_misses_nothing(host, t
     programs = host.programs()
     for _ in range(2):
         process.send_signal(signal.SIGTERM)
-        while process.poll() is None:
+
+        def has_ended(process: subprocess.Popen[str] = process) -> bool:
             many_senders(host.lab, 20)
             sent["all"] += 20
-            time.sleep(0.01)
+            return process.poll() is not None
+
+        wait_for(has_ended, "the end of the recorder")
         out, err = process.communicate()
         assert process.returncode == 0 and host.programs() == programs, err
         assert "the kernel counts on (--pin), for the next recorder" in out

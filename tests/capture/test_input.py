@@ -287,9 +287,7 @@ def test_files_that_are_no_capture_are_refused(data: bytes, words: str, piped: b
 def test_folders_and_missing_and_unreadable_files(tmp_path: Path) -> None:
     assert dump(tmp_path).error == f"{tmp_path}: is a directory: name the capture files in it"
     assert dump(tmp_path / "no").error == f"{tmp_path}/no: cannot be opened: No such file or directory"
-    assert dump("no-such-interface").error == (
-        "no-such-interface: no such file or interface: `ip link` lists the interfaces"
-    )
+    assert dump("none-such").error == "none-such: no such file or interface: `ip link` lists the interfaces"
     path = tmp_path / "secret.pcap"
     path.write_bytes(CAPTURE)
     path.chmod(0)

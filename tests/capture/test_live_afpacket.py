@@ -413,3 +413,18 @@ def test_an_interface_that_is_down(lab, live_driver, backend):
 def test_an_interface_that_does_not_exist(lab, live_driver, backend):
     error = capture(lab, live_driver, f"backend={backend}", "target=nosuch0").total["error"]
     assert error == "nosuch0: no such interface: `ip link` lists them"
+    livelab.sh(f"ip -n {lab.far} link property add dev {lab.b} altname longeralternative")  # ip link lists it
+    error = capture(lab, live_driver, f"backend={backend}", "target=longeralternative").total["error"]
+    assert error.startswith("longeralternative: no such interface by a name of at most 15 bytes: ")
+
+
+def test_a_name_that_is_too_long_for_an_interface(lab, live_driver):
+    """`ip link` lists it. A name with a dot, slash or colon is that of a file."""
+    livelab.sh(f"ip -n {lab.far} link property add dev {lab.b} altname longeralternative")
+    error = capture(lab, live_driver, "target=longeralternative").total["error"]
+    assert error == (
+        "longeralternative: no such file, and no interface by a name of at most 15 bytes: alternative names may be "
+        "longer, give a short one"
+    )
+    error = capture(lab, live_driver, "target=longalternative.pcap").total["error"]
+    assert error == "longalternative.pcap: no such file or interface: `ip link` lists the interfaces"

@@ -5,15 +5,20 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from capture_builder import pcap_header
 from places import ROOT
+from tracked import tracked
 from verb_parsers import parsers
 
+import mburst
 from mburst.api import asked
+from mburst.api.store import Store
 from mburst.capture import Capture
+from mburst.errors import UsageError
+from mburst.services.record import backends
 
 
 def documented() -> dict[str, Any]:
@@ -79,9 +84,72 @@ def test_values_of_another_type_are_refused(empty: str, options: dict[str, Any])
         Capture([empty], **options)
 
 
-def test_every_choice_of_backends_offers_those_of_the_engine() -> None:
+def engine_backends() -> list[str]:
+    """Returns the names in the table of backends."""
     [table] = re.findall(r"mb_backends\[\] = \{(.*?)NULL", (ROOT / "capture/backend/backend.c").read_text(), re.DOTALL)
-    engine = ["auto", *re.findall(r"&mb_backend_(\w+)", table)]
+    return re.findall(r"&mb_backend_(\w+)", table)
+
+
+def test_every_choice_of_backends_offers_those_of_the_engine() -> None:
     [option] = [action for action in parsers()["mburst record"]._actions if "--backend" in action.option_strings]
-    assert option.choices == engine
-    assert list(get_args(get_type_hints(asked.RecordOptions)["backend"])) == engine
+    assert list(option.choices) == list(get_args(backends.Backend)) == ["auto", *engine_backends()]
+    assert get_type_hints(asked.RecordOptions)["backend"] == backends.Backend
+
+
+def test_a_recorder_knows_facts_only_of_backends_that_there_are() -> None:
+    facts = {name: value for name, value in vars(backends).items() if name.isupper()}
+    assert len(facts) > 3
+    for name, known in facts.items():
+        assert set(known) <= set(engine_backends()), name
+
+
+def test_options_of_commands_and_of_python_offer_the_same_words() -> None:
+    """Python's words are the types in mburst.api.asked."""
+    words: dict[str, list[tuple[str, ...]]] = {}
+    for kind in (value for name, value in vars(asked).items() if name.endswith("Options")):
+        for name, hint in get_type_hints(kind).items():
+            for one in (hint, *get_args(hint)):
+                if get_origin(one) is Literal:
+                    words.setdefault(name, []).append(get_args(one))
+    met = {
+        action.dest: tuple(action.choices) in words[action.dest]
+        for parser in parsers().values()
+        for action in parser._actions
+        if action.choices and action.dest in words
+    }
+    assert met == dict.fromkeys(words, True)
+
+
+OF_WORDS = [
+    (takes, kind, name)
+    for takes, kind in (
+        (mburst.record, asked.RecordOptions),
+        (Store.recordings, asked.RecordingOptions),
+        (Store.utilization, asked.UtilizationOptions),
+        (Store.bursts, asked.BurstOptions),
+        (Store.compare, asked.ComparisonOptions),
+        (Store.rack_report, asked.RackReportOptions),
+    )
+    for name, hint in get_type_hints(kind).items()
+    if any(get_origin(one) is Literal for one in (hint, *get_args(hint)))
+]
+
+
+@pytest.mark.parametrize(("method", "kind", "name"), OF_WORDS, ids=lambda given: getattr(given, "__name__", given))
+@pytest.mark.parametrize("value", ["x", "", 1, ["in"]], ids=repr)
+def test_an_option_of_python_has_a_word_of_its_type(method: Any, kind: type[Any], name: str, value: object) -> None:
+    """An unknown `measure` was a KeyError, and `direction="both"` selected nothing."""
+    hint = get_type_hints(kind)[name]
+    [words] = [get_args(one) for one in (hint, *get_args(hint)) if get_origin(one) is Literal]
+    with pytest.raises(UsageError, match=re.escape(f"invalid {name} {value!r}")) as failure:
+        method(None, **{name: value})
+    assert failure.value.hint == f"write {', '.join(words[:-1])} or {words[-1]}"
+
+
+def test_functions_that_a_backend_may_lack_are_called_by_those_that_check_it() -> None:
+    """A backend without a notice ended the recorder by a segmentation fault."""
+    header = "capture/backend/backend.h"
+    checked = set(re.findall(r"ops->(\w+) (?:\?|&&) ", (ROOT / header).read_text()))
+    assert {"look", "loss", "notice", "begun", "since"} <= checked
+    for path in set(tracked("*.c", "*.h")) - {Path(header)}:
+        assert not checked & set(re.findall(r"ops->(\w+)\(", (ROOT / path).read_text())), path

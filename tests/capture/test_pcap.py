@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import struct
 import subprocess
@@ -213,6 +214,46 @@ def test_empty_records(tmp_path: Path) -> None:
     path.write_bytes(build.pcap_header() + record(1, 2, data=b"", length=60) * 600 + record(3, 4))
     made = dump(path)
     assert not made.error and [frame.caplen for frame in made.frames] == [0] * 600 + [40]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_pcap_files_that_were_concatenated(order: str, packed: bool, tmp_path: Path) -> None:
+    """The header of the second one is no packet of the year 2055."""
+    first, path = build.pcap_header() + record(1, 2) * 700, tmp_path / "both.pcap"
+    both = first, build.pcap_header(order, build.MAGIC_US) + record(3, 4)
+    path.write_bytes(b"".join(gzip.compress(part) if packed else part for part in both))
+    made = dump(path)
+    assert len(made.frames) == 700
+    place = " of the decompressed data" if packed else ""
+    assert made.error.startswith(f"{path}: byte {len(first)}{place}: another pcap file begins here: ")
+
+
+@pytest.mark.parametrize("piped", [False, True])
+@pytest.mark.parametrize("magics", [(build.MAGIC_US, build.MAGIC_NS), (build.MAGIC_NS, build.MAGIC_US)])
+@pytest.mark.parametrize(("orders", "zone"), [("<>", 0), ("><", 0), ("<>", 3600), ("<<", -3600), ("<<", 3600)])
+def test_concatenated_pcap_files_that_differ(
+    magics: tuple[int, int], orders: str, zone: int, piped: bool, tmp_path: Path
+) -> None:
+    """The header of the second one is no record, damaged or not; ZONE is its time zone."""
+    path = tmp_path / "both.pcap"
+    first = build.pcap_header(orders[0], magics[0]) + record(1, 2, order=orders[0]) * 700
+    second = build.pcap_header(orders[1], magics[1])
+    second = second[:8] + struct.pack(orders[1] + "i", zone) + second[12:]
+    path.write_bytes(first + second + record(3, 4, order=orders[1]) * 700)
+    made = dump("-", stdin=path.read_bytes()) if piped else dump(path)
+    assert len(made.frames) == 700
+    assert f": byte {len(first)}: another pcap file begins here: " in made.error
+    assert f"`tail -c +{len(first) + 1}`" in made.error
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_an_empty_record_of_january_2011_is_no_header(order: str) -> None:
+    """Its seconds are the magic of a file with nanoseconds in the other byte order."""
+    [seconds] = struct.unpack("<I", struct.pack(">I", build.MAGIC_NS))
+    data = build.pcap_header(order) + record(seconds, 5, data=b"", order=order) + record(seconds, 6, order=order)
+    made = dump("-", stdin=data)
+    assert not made.error and [frame.caplen for frame in made.frames] == [0, 40]
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 5), (3, 0), (543, 1)])

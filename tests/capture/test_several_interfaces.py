@@ -12,9 +12,11 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import livelab
 import pytest
+from bounded import next_line
 from capture_rows import read_rows
 from kernel_bins import TCX_EGRESS, TCX_INGRESS, attached, capabilities, many_senders, pair, raw_socket, tcpdump
 from livelab import promiscuity, sh
@@ -26,7 +28,7 @@ from mburst import alive
 from mburst.__main__ import main
 from mburst.capture import Capture
 from mburst.errors import MburstError
-from mburst.services.record.several import _SaidOnce
+from mburst.services.record.several import _attached, _OneOfSeveral, _SaidOnce
 from mburst.sql import StoreFolder, locks
 
 __all__ = ["pair"]
@@ -144,9 +146,9 @@ def test_an_interface_that_is_removed_ends_alone(two, tmp_path):
     many_senders(second, 50)
     time.sleep(0.2)
     sh(f"ip -n {second.far} link del {second.b}")
-    assert process.stderr.readline().endswith(f"(recorded before that: 50 packets; {first.b} goes on)\n")
+    assert next_line(process, process.stderr).endswith(f"(recorded before that: 50 packets; {first.b} goes on)\n")
     sh(f"ip -n {first.far} link set {first.b} name renamed")
-    assert f"{first.b}: the interface is called renamed now" in process.stderr.readline()
+    assert f"{first.b}: the interface is called renamed now" in next_line(process, process.stderr)
     many_senders(first, 100)
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
@@ -245,6 +247,12 @@ def test_a_full_disk_makes_a_gap_for_each_interface(two, tmp_path):
     ("words", "code", "text"),
     [
         (["-i", "{b}", "-i", "none"], 1, "none: no such interface (`ip link` lists them; nothing is recorded)"),
+        (
+            ["-i", "{b}", "-i", "longeralternative"],
+            1,
+            "longeralternative: no such interface by a name of at most 15 bytes (alternative names may be longer, give "
+            "a short one; nothing is recorded)",
+        ),
         (["{b}", "none"], 1, "none: neither an interface of this machine nor a filter"),
         (["{b}", "{b}"], 2, "{b}: this interface is named twice"),
         (["{b}", "any"], 2, "any is all interfaces"),
@@ -309,3 +317,21 @@ def test_a_message_of_all_interfaces_is_printed_once(capsys):
     for name, text in (("a", "low"), ("b", "low"), ("a", "room"), ("a", "low"), ("b", "room"), ("b", "low")):
         said.say(name, MburstError(text))
     assert capsys.readouterr().err.splitlines() == ["mburst: low", "mburst: room", "mburst: low"]
+
+
+def test_all_are_released_if_releasing_one_fails(monkeypatch):
+    released = []
+
+    def release(name):
+        released.append(name)
+        raise OSError(name)
+
+    def attach(one, *_):
+        one.held.callback(release, one.name)
+        if one.name == "c":
+            raise MburstError("no such interface")
+
+    monkeypatch.setattr(_OneOfSeveral, "attach", attach)
+    with pytest.raises(OSError), _attached(None, [SimpleNamespace(targets=[name]) for name in "abc"]):
+        pass
+    assert sorted(released) == ["a", "b", "c"]

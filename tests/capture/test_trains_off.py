@@ -65,3 +65,23 @@ def test_odd_captures_give_the_same_tables(odd_captures: list[Path], monkeypatch
         except Exception as error:
             if type(error).__name__ != "MburstError":
                 raise
+
+
+@pytest.mark.parametrize("trailer", [0, 4, 12])
+def test_trailers_behind_full_packets_give_the_same_tables(
+    trailer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full packet is one frame, whatever follows it; larger ones are merged. A trailer is on the wire."""
+    draw = random.Random(trailer)
+    sizes = [draw.choice([1514] * 20 + [600, 2974]) for _ in range(4000)]
+    records, sequence = [], 0
+    for i, size in enumerate(sizes):
+        data = Frame(START_NS, 1, size, sequence=sequence).data() + bytes(trailer)
+        records.append(pcap_record(START_NS // 10**9, i * 700, data))
+        sequence += size - 54
+    path = tmp_path / "trailers.pcap"
+    path.write_bytes(pcap_header() + b"".join(records))
+    _, _, [lane] = check(path, monkeypatch, mtu=1500)
+    assert lane["merged"] == sizes.count(2974)
+    singles = [size + trailer + 24 for size in sizes if size != 2974]
+    assert lane["wire_bytes"] == sum(singles) + lane["merged"] * (2 * 1538 + trailer)

@@ -76,8 +76,9 @@ def findings_of(done) -> dict:
 
 def test_the_self_test_captures_what_was_sent(lab):
     findings = findings_of(Attempts(*2 * [lambda: run(lab, lab.b, "--json")]).held(findings_of))
-    ready = {source["name"] for source in findings["sources"] if not source["reason"]}
+    ready = {backend["name"] for backend in findings["backends"] if not backend["reason"]}
     assert {"afpacket", "libpcap"} <= ready
+    assert "\nbackends\n  ebpf " in doctor.describe(findings)
     assert findings["privileges"] == {"net_raw": True, "net_admin": True}
     assert findings["interface"]["driver"] == "veth" and findings["interface"]["link_bps"] == 10**10
 
@@ -101,7 +102,7 @@ def test_without_privilege(lab):
 
 def test_missing_pfring_is_reported(lab):
     findings = json.loads(run(lab, "--json", "--no-self-test").stdout)
-    [pfring] = [source for source in findings["sources"] if source["name"] == "pfring"]
+    [pfring] = [backend for backend in findings["backends"] if backend["name"] == "pfring"]
     assert "MBURST_PFRING_LIB" in pfring["reason"]
 
 
@@ -120,7 +121,10 @@ def test_hardware_stamps_are_described_only_if_the_interface_has_them():
 
 def test_a_missing_interface_is_reported(lab):
     done = run(lab, "nosuch0")
-    assert done.returncode == 1 and "nosuch0: no such interface" in done.stderr
+    assert done.returncode == 1 and "nosuch0: no such interface (`ip link` lists them)" in done.stderr
+    livelab.sh(f"ip -n {lab.far} link property add dev {lab.b} altname longeralternative")
+    done = run(lab, "longeralternative")
+    assert done.returncode == 1 and "longeralternative: no such interface by a name of at most 15 bytes" in done.stderr
 
 
 def test_an_interface_that_is_down_is_reported(lab):

@@ -110,10 +110,11 @@ inlined __u64 *find_sequence(struct mb_ebpf_sequences *found, __u32 tag, __u32 f
 	return &found->ways[0];
 }
 
-/* Whether a segment repeats sequence space that its flow has sent, as in mb_sequence_back(). */
-inlined bool goes_back(const struct packet *packet)
+/* Whether a segment repeats sequence space that its flow has sent on this side, as in mb_sequence_back(). */
+inlined bool goes_back(const struct packet *packet, __u32 side)
 {
-	const __u32 key = (__u32)(packet->flow >> 32) & (MB_EBPF_SEQUENCES - 1), tag = (__u32)packet->flow | 1;
+	const __u32 key = ((__u32)(packet->flow >> 32) + side * 0x9e3779b9u) & (MB_EBPF_SEQUENCES - 1);
+	const __u32 tag = ((__u32)packet->flow & ~3u) | side << 1 | 1;
 	const __u32 end = packet->first + packet->length;
 	struct mb_ebpf_sequences *found = bpf_map_lookup_elem(&sequences, &key);
 	__u64 *sequence;
@@ -247,7 +248,7 @@ inlined void count(const struct frame *frame, __u32 side, __u64 stamp)
 	if (slot) {
 		add_to_slot(slot, &packet, offset);
 		if (packet.length)
-			slot->retransmits += goes_back(&packet);
+			slot->retransmits += goes_back(&packet, side);
 		if (constants.merged_mask && packet.merged)
 			note_merged(cursor, at, slot, &packet, offset);
 	}

@@ -11,6 +11,7 @@ from ... import __version__
 from ...quality import Quality
 from ...sql.tables import COMPLETE
 from ...units import NS_PER_S, format_count
+from .backends import COUNT_LESS
 from .interface_counters import InterfaceCounters
 from .recording import RecordSettings, Row
 
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from ...capture import Capture, Facts, Lane
     from ...sql.repair.recovery import Totals
 
-UNCOUNTING = ("ebpf",)  # backends that do not count all that the engine counts in frames (MB_UNCOUNTED)
 STAMP_KINDS = ((Quality.HW, "hardware"), (Quality.SW, "software"), (Quality.RING, "ring"))
+# Of an interface, the frames that are neither from nor to this host, from which on its address is in doubt.
+DOUBTFUL_SHARE = 0.05
+LEAST_FOREIGN = 10
 
 
 class WrittenTimes:
@@ -53,7 +56,7 @@ class Attempt:
 
     def interface(self, lane: Lane) -> str:
         """Returns the name of an interface: the one that was asked for, or else that of `named_interface`."""
-        return self.recording.interface or named_interface(lane["interface"], self.recording.targets[0], lane["index"])
+        return _name(self.recording, lane)
 
     def row(self, index: int, lane: Lane, facts: Facts, state: RecordState) -> Row:
         """Returns the row of the lane with the number INDEX."""
@@ -137,7 +140,7 @@ def silent_lanes(recording: RecordSettings, facts: Facts) -> list[Lane]:
     backend does not have are None."""
     from ...capture import device
 
-    uncounted = None if facts["backend"] in UNCOUNTING else 0
+    uncounted = None if facts["backend"] in COUNT_LESS else 0
     found = device(recording.targets[0])
     sides: tuple[Literal["in", "out"], ...] = ("in", "out")
     return [
@@ -160,6 +163,7 @@ def silent_lanes(recording: RecordSettings, facts: Facts) -> list[Lane]:
             "late_bytes": 0,
             "unparsed": uncounted,
             "merged": 0,
+            "foreign_packets": 0,
             "ce_packets": 0,
             "retransmits": 0,
             "cnp_packets": 0,
@@ -198,17 +202,43 @@ def _clock_steps(lanes: list[Lane]) -> int:
     return sum(steps.values())
 
 
+def _name(recording: RecordSettings, lane: Lane) -> str:
+    return recording.interface or named_interface(lane["interface"], recording.targets[0], lane["index"])
+
+
+def _foreign(recording: RecordSettings, facts: Facts, lanes: list[Lane]) -> list[str]:
+    """Returns that the addresses of this host may be wrong: of the interfaces where it seems so if others do not, or
+    else of all together."""
+    text = "% of the frames are neither from nor to the address assumed to be this host: override with --local"
+    if recording.local:
+        text = (
+            "% of the frames are neither from nor to an address given by --local, and count as incoming: "
+            "give all addresses of this host"
+        )
+    shares = {} if facts["excluded_packets"] else _foreign_shares(recording, lanes)
+    doubtful = {name: share for name, share in shares.items() if share > DOUBTFUL_SHARE}
+    if 0 < len(doubtful) < len(shares):
+        return [f"{name}: {100 * share:.3g} {text}" for name, share in doubtful.items()]
+    share = facts["foreign_packets"] / max(1, facts["ethernet_packets"])
+    return [f"{100 * share:.3g} {text}"] if share > DOUBTFUL_SHARE else []
+
+
+def _foreign_shares(recording: RecordSettings, lanes: list[Lane]) -> dict[str, float]:
+    """Returns the share of each interface; 0 for a few frames. The lanes have both directions."""
+    counts: dict[str, tuple[int, int]] = {}
+    for lane in lanes:
+        name = _name(recording, lane)
+        foreign, packets = counts.get(name, (0, 0))
+        counts[name] = foreign + lane["foreign_packets"], packets + lane["packets"] + lane["late"]
+    return {name: foreign / packets if foreign >= LEAST_FOREIGN else 0.0 for name, (foreign, packets) in counts.items()}
+
+
 def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> list[str]:
     """Returns what was inferred and what users of the numbers should know, one sentence each."""
     facts = capture.facts
     notes = [facts["inferred"]] if facts["inferred"] else []
     notes += facts["notice"].splitlines() if facts["notice"] else []
-    if facts["foreign_packets"] > 0.05 * facts["ethernet_packets"]:
-        share = 100 * facts["foreign_packets"] / facts["ethernet_packets"]
-        notes.append(
-            f"{share:.3g} % of the frames are neither from nor to the address assumed to be this host: "
-            "override with --local"
-        )
+    notes += _foreign(recording, facts, lanes)
     if facts["excluded_packets"]:
         packets = format_count(facts["excluded_packets"], "packet")
         notes.append(f"{packets} of the other direction left out (--direction)")
@@ -223,13 +253,15 @@ def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> 
     steps = _clock_steps(lanes)
     if steps:
         notes.append(f"{format_count(steps, 'step')} of the clock: a new clock epoch begins at each")
+    are_several = len({lane["index"] for lane in lanes}) > 1
     for lane in lanes:
+        where = f"{_name(recording, lane)} {lane['direction']}" if are_several else lane["direction"]
         if lane["pause_frames"]:
             frames = format_count(lane["pause_frames"], "pause frame")
-            notes.append(f"{lane['direction']}: {frames} to stop the other end of the link")
+            notes.append(f"{where}: {frames} to stop the other end of the link")
         if lane["cnp_packets"]:
             packets = format_count(lane["cnp_packets"], "congestion notification")
-            notes.append(f"{lane['direction']}: {packets} of RoCEv2")
+            notes.append(f"{where}: {packets} of RoCEv2")
     if facts["folded_bins"]:
         notes.append(
             f"in {facts['folded_bins']:,} source bins there were more senders than fit in memory, or bins were lost: "

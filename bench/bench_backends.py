@@ -1,6 +1,6 @@
 """What does capturing cost? CPU time per packet of each live backend at one offered load, and of tcpdump and dumpcap.
 
-    sudo .venv/bin/python bench/bench_sources.py [--rate 300000] [--seconds 10] [--size 64]
+    sudo .venv/bin/python bench/bench_backends.py [--rate 300000] [--seconds 10] [--size 64]
 
 Frames with sequence numbers go through a veth pair in its own namespaces. `record` is `mburst record` as a whole; the
 backends alone only read frames. User and system time are those of the reader; receiving in the kernel is part of the
