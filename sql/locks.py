@@ -13,6 +13,9 @@ import json
 import os
 import re
 import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from errno import EINVAL
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from .disk import failing_as_one_line
 FOLDER = "locks"
 _REASON = 512  # bytes of the first line, which is overwritten in place: that needs no space on a full disk
 _LONGEST = 1 << 20
+_LOOK_S = 1.0  # a look at a lock takes µs: who looks for longer was stopped
 _NAME = re.compile(r"[0-9a-f]{12}")
 
 
@@ -66,21 +70,33 @@ def acquire(store: Path, name: str, make: bool = True) -> Lock | None:
     path = store / FOLDER / name
     with failing_as_one_line(path, "lock"):
         disk.make_folder(path.parent)
-        while True:
-            try:
-                file = _open(path, os.O_CREAT if make else 0)
-            except FileNotFoundError:
-                return None
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.stat(path, follow_symlinks=False).st_ino == os.fstat(file).st_ino:
-                    return Lock(path, file)
-            except BlockingIOError:
-                os.close(file)
-                return None
-            except FileNotFoundError:
-                pass  # its holder has just removed it
+        try:
+            return _acquire(path, os.O_CREAT if make else 0)
+        except BaseException:  # such as KeyboardInterrupt
+            with suppress(OSError):
+                if make and (unused := _acquire(path, 0)):
+                    (unused.leave if unused.note else unused.end)()
+            raise
+
+
+def _acquire(path: Path, flags: int) -> Lock | None:
+    while True:
+        try:
+            file = _open(path, flags)
+        except FileNotFoundError:
+            return None
+        try:
+            is_taken = _take(file)
+            if is_taken and os.stat(path, follow_symlinks=False).st_ino == os.fstat(file).st_ino:
+                return Lock(path, file)
+        except FileNotFoundError:
+            is_taken = True  # its holder has just removed it
+        except BaseException:
             os.close(file)
+            raise
+        os.close(file)
+        if not is_taken:
+            return None
 
 
 def names(store: Path) -> list[str]:
@@ -102,6 +118,45 @@ def holder(store: Path, name: str) -> int | None:
         return pid if type(pid) is int else None
     finally:
         os.close(file)
+
+
+def held_notes(store: Path) -> Iterator[dict[str, Any]]:
+    """Yields the notes with rows of recorders that live. A lock without such a note is not touched. `acquire` waits
+    until a look has ended."""
+    for name in names(store):
+        with suppress(OSError):
+            file = disk.open_regular(store / FOLDER / name)
+            try:
+                note = _parse(disk.read_from(file, 0))
+                if note.get("rows") and not _can_share(file):
+                    yield note
+            finally:
+                os.close(file)
+
+
+def _take(file: int) -> bool:
+    """Takes the lock of an open file, and returns whether it could. Those who only look share it for a moment, which
+    says nothing of a holder: if it can be shared, it is free soon."""
+    deadline = time.monotonic() + _LOOK_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not _can_share(file) or time.monotonic() > deadline:
+                return False
+            time.sleep(0.001)
+        else:
+            return True
+
+
+def _can_share(file: int) -> bool:
+    """Returns whether nobody holds the lock of an open file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return True
 
 
 def _open(path: Path, flags: int) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import ENOENT
@@ -39,6 +40,18 @@ class StorePlace:
         if self.is_lost():
             raise MburstError(f"{self._path}: {self._lost}", hint(ENOENT))
 
+    def explains(self, failure: BaseException) -> bool:
+        """Whether the folder is lost, which explains FAILURE. What is in a folder is removed before the folder: after
+        "No such file or directory", looks once more LOOK_S later."""
+        if self._folder is not None and not self.is_lost() and _is_of_missing_file(failure):
+            time.sleep(LOOK_S)
+        return self.is_lost()
+
+    def check_after(self, failure: BaseException) -> None:
+        """Raises MburstError if the loss of the folder explains FAILURE."""
+        if self.explains(failure):
+            self.check()
+
     @contextmanager
     def watched(self, stop: Callable[[], object]) -> Iterator[None]:
         """STOP is called, in a thread, within LOOK_S after the folder is lost. In that case raises MburstError at the
@@ -51,8 +64,8 @@ class StorePlace:
             thread.start()
             try:
                 yield
-            except (MburstError, OSError):
-                self.check()
+            except (MburstError, OSError) as failure:
+                self.check_after(failure)
                 raise
             self.check()
         finally:
@@ -78,3 +91,7 @@ class StorePlace:
         except OSError:  # the folder may still be there
             return ""
         return "" if is_same else "another folder than the one that was opened"
+
+
+def _is_of_missing_file(failure: BaseException | None) -> bool:
+    return failure is not None and (isinstance(failure, FileNotFoundError) or _is_of_missing_file(failure.__cause__))

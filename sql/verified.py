@@ -169,7 +169,9 @@ def _line(path: Path, stat: os.stat_result) -> bytes:
 
 
 def _append(ledger: Path, lines: list[bytes]) -> None:
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    if os.geteuid() or not os.stat(ledger.parent).st_uid:  # the owner of the folder could not write to root's ledger
+        flags |= os.O_CREAT
     descriptor = os.open(ledger, flags, 0o640)
     try:
         os.write(descriptor, b"".join(b"\n" + line for line in lines))  # whatever is before it: a line is a line

@@ -110,7 +110,7 @@ class TableWriter:
 
     def _report(self, error: MburstError) -> None:
         """Report what could not be sealed. If the store is lost, whoever watches it reports that."""
-        if not self._place.is_lost():
+        if not self._place.explains(error):
             self._on_trouble(error)
 
     def _retry(self) -> None:

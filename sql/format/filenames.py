@@ -34,6 +34,7 @@ PACKETS = "packets"  # the folder of rings of packets (mburst/packets/ring.py): 
 NS_PER_DAY = 86_400 * 10**9
 EARLIEST_NS, LATEST_NS = -(2**63), 2**63 - 1  # range of the times of rows
 COMPACTED = 10**9  # segments from this number on are those of compaction: no recorder reaches it
+LONGEST_HOST = 100  # most characters of a percent-encoded host in the name of a file
 LONGEST = 255  # bytes of a name, on Linux file systems
 
 _SEGMENT = re.compile(r"(?P<host>[^/]*)-(?P<start>\d{20})-(?P<writer>[0-9a-f]{12})-(?P<number>\d+)", re.ASCII)
@@ -41,6 +42,7 @@ _SEALED = re.compile(
     r"(?P<segment>.+)\.(?P<part>\d+)\.c(?P<columns>\d+)\.(?P<first>-?\d+)-(?P<last>-?\d+)\.(?P<digest>[0-9a-f]{16})\.parquet",
     re.ASCII,
 )
+_CUT_ESCAPE = re.compile(r"\ufffd*(?:%[0-9A-F]?)?\Z")
 _BOUNDS = ("first", "last")
 _UNFINISHED = re.compile(r"(?P<segment>.+)\.(?:new|\d+\.tmp)", re.ASCII)
 
@@ -62,7 +64,7 @@ class Segment:
     @property
     def name(self) -> str:
         """The segment in names of files."""
-        return f"{quote(self.host, safe='')[:100]}-{self.start_ns:020d}-{self.writer}-{self.number}"
+        return f"{quote(self.host, safe='')[:LONGEST_HOST]}-{self.start_ns:020d}-{self.writer}-{self.number}"
 
     @classmethod
     def parse(cls, name: str) -> Segment | None:
@@ -100,6 +102,16 @@ class SealedName:
         return cls(
             segment, int(match["part"]), int(match["columns"]), int(match["first"]), int(match["last"]), match["digest"]
         )
+
+
+def may_be_cut(host: str) -> bool:
+    """Whether HOST, from the name of a file, may be only the beginning of the name of a host."""
+    return len(quote(host, safe="")) >= LONGEST_HOST
+
+
+def without_escape(host: str) -> str:
+    """HOST, from the name of a file that has only its beginning, without the part of a letter at its end."""
+    return _CUT_ESCAPE.sub("", host)
 
 
 def new_writer() -> str:

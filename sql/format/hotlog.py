@@ -153,9 +153,9 @@ class HotLog:
 def late(path: Path, seconds: float) -> MburstError:
     """The report that rows of the log at PATH were not on the disk for that long."""
     return MburstError(
-        f"{path}: the disk is slow: a power cut could have cost the rows of {seconds:.2f} s, "
-        f"more than {disk.SYNC_S:g} s",
-        "record to a faster disk, or to one with less to do",
+        f"{path}: the disk is slow, or this process was stopped: a power cut could have cost the rows of "
+        f"{seconds:.2f} s, more than {disk.SYNC_S:g} s",
+        "if it was not stopped (SIGSTOP, a suspended machine), record to a faster disk, or to one with less to do",
     )
 
 

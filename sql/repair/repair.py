@@ -64,6 +64,8 @@ def repair(
             with failing_as_one_line(Path(damage.path), "set aside"):
                 if Path(damage.path) == store / MARKER:
                     yield _repair_marker(store, damage, dry_run)
+                elif is_regular(path := Path(damage.path)) and not os.access(path, os.R_OK, effective_ids=True):
+                    yield Repair(damage, "", reason="this user may not read it, so it may be sound")
                 elif _is_log(store, Path(damage.path)):
                     yield _repair_log(store, damage, dry_run)
                 else:

@@ -6,16 +6,20 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bounded import next_line
 from ports import free_port
 from processes import has_open
-from waiting import wait_for
+from waiting import beside, wait_for
 
 from mburst.errors import MburstError
 from mburst.sql import StoreFolder
+from mburst.sql.disk import failing_as_one_line
+from mburst.sql.place import LOOK_S
 
 MBURST = [sys.executable, "-m", "mburst"]
 
@@ -106,13 +110,34 @@ def test_reports_restart_when_their_store_is_created_later(tmp_path: Path) -> No
     write_report(tmp_path)
     process = subprocess.Popen([*MBURST, "schedule", "--loop", "mburst.toml"], cwd=tmp_path, stderr=subprocess.PIPE)
     try:
-        assert process.stderr and b"not an mburst store" in process.stderr.readline()
+        assert b"not an mburst store" in next_line(process, process.stderr)
         StoreFolder.create(tmp_path / "store")
         _, error = process.communicate(timeout=30)
     finally:
         process.kill()
         process.wait()
     assert process.returncode == 1 and b"store: made since this process began" in error, error
+
+
+def test_a_failure_while_the_store_is_being_removed_is_explained_by_that(tmp_path: Path) -> None:
+    """What is in a folder is removed before the folder: work can fail while the store itself is still there."""
+    store = StoreFolder.create(tmp_path / "store")
+
+    def replace(ended: threading.Event) -> None:
+        ended.wait(LOOK_S / 2)
+        replaced(store.path)
+
+    with pytest.raises(MburstError, match="another folder"), store.place.watched(lambda: None), beside(replace):
+        with pytest.raises(MburstError, match="No such file") as failed, failing_as_one_line(store.path, "lock"):
+            (store.path / "removed" / "compacting").touch()
+        store.place.check_after(failed.value)
+        pytest.fail("the failure was taken for another one")
+
+
+def test_a_failure_for_another_missing_file_is_stated(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    with store.place.watched(lambda: None):
+        store.place.check_after(FileNotFoundError("names.csv"))
 
 
 def test_a_store_that_replaced_a_new_one_is_not_removed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import pickle
 import random
 import shutil
-import traceback
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute  # imported here, so that the process of each trial need not load it
 import pyarrow.parquet as pq
 import pytest
-from forking import fork
+from forking import exit_code_of
 from outcomes import outcome
 from storelib import hot_logs, rows, sealed_files, write
 
@@ -40,22 +40,16 @@ Row = tuple[Any, ...]
 
 def in_child(work: Callable[[], object]) -> Any:
     """Returns the result of WORK, run in a process of its own, which may crash without ending this one."""
-    reader, writer = os.pipe()
-    if (child := fork()) == 0:
-        os.close(reader)
-        try:
-            with os.fdopen(writer, "wb") as out:
-                pickle.dump(work(), out)
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(3)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as file:
-        content = file.read()
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code == 0, f"the process ended with {code}"
-    return pickle.loads(content)
+    with tempfile.TemporaryFile() as file:
+
+        def keep() -> None:
+            pickle.dump(work(), file)
+            file.flush()
+
+        code = exit_code_of(keep)
+        assert code == 0, f"the process ended with {code}"
+        file.seek(0)
+        return pickle.load(file)
 
 
 def some(table: str, chance: random.Random, count: int, host: str) -> pa.Table:

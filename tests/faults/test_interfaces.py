@@ -97,8 +97,7 @@ def test_the_store_of_silent_interfaces_is_replaced_while_recording(lab: Lab, tm
     before = promiscuity(lab)
     with started(*words, prefix=("ip", "netns", "exec", lab.far)) as process:
         wait_for(lambda: promiscuity(lab) > before, "the recording begins")
-        time.sleep(0.3)
-        assert has_open(process.pid, store), "it does not look at the store"
+        wait_for(lambda: has_open(process.pid, store), "its look at the store")
         shutil.rmtree(store)
         StoreFolder.create(store)
         code, error = end(process)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +37,13 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
     folder = tmp_path_factory.mktemp("case")
     file, largest = write_capture(folder / "a.pcap"), 0
     with started(*arguments(file, folder / "store")) as process:
-        while process.poll() is None:
+
+        def has_ended() -> bool:
+            nonlocal largest
             largest = max(largest, hot_bytes(folder / "store", "bins"))
-            time.sleep(0.005)
+            return process.poll() is not None
+
+        wait_for(has_ended, "the end of the recording")
         assert end(process)[0] == 0
     expected = sums(folder / "store")
     assert [rows[0][0] for rows in expected.values()] == [PACKETS] * 3 and largest > 0

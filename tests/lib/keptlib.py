@@ -7,13 +7,14 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bounded import next_line
 from frames import Frame
-from livelab import Lab, promiscuity, raw_socket
+from livelab import Lab, raw_socket
+from liverecording import clock_logs
 from waiting import wait_for
 
 DEFINITION = ("--bin", "1ms", "--threshold", "0.5", "--join", "400ms")  # longer than the pauses of a busy machine
@@ -28,15 +29,12 @@ def mburst(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def in_far(lab: Lab, *command: object, others: int = 0) -> Iterator[subprocess.Popen[str]]:
-    """Runs a program that captures in the far namespace while OTHERS capture there, too; it is ended by SIGINT."""
+def in_far(lab: Lab, *command: object) -> Iterator[subprocess.Popen[str]]:
+    """Runs a program in the far namespace; it is ended by SIGINT."""
     process = subprocess.Popen(
         ["ip", "netns", "exec", lab.far, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        wait_for(lambda: promiscuity(lab) > others or process.poll() is not None, "the capture")
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.3)  # libpcap does more after that
         yield process
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
@@ -46,11 +44,24 @@ def in_far(lab: Lab, *command: object, others: int = 0) -> Iterator[subprocess.P
 
 
 @contextmanager
-def keeping(lab: Lab, store: Path, *arguments: object, others: int = 0) -> Iterator[subprocess.Popen[str]]:
+def dumping(lab: Lab, capture: Path) -> Iterator[None]:
+    """Runs tcpdump on the far interface."""
+    words = ("-i", lab.b, "-w", capture, "-s", "128", "--time-stamp-precision=nano", "-Z", "root")
+    with in_far(lab, "tcpdump", *words, "-U", "--immediate-mode") as process:
+        while "listening on" not in next_line(process, process.stderr):
+            pass
+        yield
+
+
+@contextmanager
+def keeping(lab: Lab, store: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """Runs `mburst record` on the far interface, with a ring of 16 MB."""
+    before = clock_logs(store)
     verb = (sys.executable, "-m", "mburst", "record", "-i", lab.b, "--link", "100M", "--host", "cache", "-o", store)
     kept = ("--keep-packets", "16MB", "--sources", "all")
-    with in_far(lab, *verb, *kept, *arguments, others=others) as process:
+    with in_far(lab, *verb, *kept, *arguments) as process:
+        wait_for(lambda: clock_logs(store) - before or process.poll() is not None, "the recording")
+        assert process.poll() is None, process.communicate()
         yield process
 
 

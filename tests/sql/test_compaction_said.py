@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 import zlib
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -116,16 +117,23 @@ def test_hours_after_midnight_count_once_and_are_refused(store: StoreFolder) -> 
     )  # within the kept bins
 
 
-def test_metrics_begin_where_every_bin_is_kept(store: StoreFolder) -> None:
+def test_metrics_begin_at_zero_if_not_every_bin_is_kept(store: StoreFolder) -> None:
+    """Prometheus takes a lower counter for a reset, and all of it for new."""
     from mburst.agent.metrics.meter import Meter
 
+    def sums() -> list[int]:
+        with closing(Meter(store, BurstDefinition(), DAY)) as meter:
+            meter.take()
+            return [sum(getattr(lane, name) for lane in meter.lanes.values()) for name in ("packets", "wire_bytes")]
+
+    before = sums()
+    assert sums() == before and min(before) > 0
     compacted(store)
     said: list[str] = []
     with limits.noting(said.append):
-        meter = Meter(store, BurstDefinition(), DAY)
-    meter.close()
-    assert meter.since_ns == DAY + 2 * DAY_NS
-    assert said == ["metrics leave out the time before 2024-10-06 00:00:00 UTC: the store was compacted"]
+        assert sums() == [0, 0]
+    whole = "the store was compacted, and has every bin from 2024-10-06 00:00:00 UTC on only"
+    assert said == [f"metrics begin at zero: {whole}"]
 
 
 def test_canary_bursts_of_a_compacted_day_are_not_read(store: StoreFolder) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from storelib import hot_logs, rows, sealed_files
 
-from mburst.sql import StoreFolder
+from mburst.sql import StoreFolder, replacing
+from mburst.sql.compaction.compact import compact
+from mburst.sql.compaction.rules import KeepRules
 from mburst.sql.format import filenames
 from mburst.sql.format.hotlog import HotLog
 from mburst.sql.repair.checking import check
@@ -128,3 +130,31 @@ def test_a_name_with_an_invalid_time_is_not_a_file_name_of_mburst(tmp_path: Path
     count, _, named = counted(store)
     assert named == ["not a file name of mburst"] * 2 and 0 < count < BATCHES * ROWS and others
     assert len(check(store.path).damaged) == 2
+
+
+@pytest.mark.parametrize("step", [1, 2, 5])
+def test_a_backup_has_each_row_of_the_time_at_which_it_began(tmp_path: Path, step: int) -> None:
+    """It is made as docs/operate.md says: the logs first, then everything, folder by folder, while compaction waits.
+    The log is sealed before one of these folders is copied, or after the last."""
+    store = StoreFolder.create(tmp_path / "store")
+    dead_log(store)
+    before = counted(store)
+    backup = tmp_path / "backup"
+    done = 0
+    with replacing.exclusively(store.path) as is_free:
+        assert is_free
+        shutil.copytree(store.path / "hot", backup / "hot")
+        for name in ["bins", "hot", "locks", "mburst.json", "recordings", "replaced"]:
+            if done == step:
+                store.seal()
+            done += 1
+            source = store.path / name
+            if source.is_dir():
+                shutil.copytree(source, backup / name, dirs_exist_ok=True)
+            elif source.exists():
+                shutil.copy(source, backup)
+        assert compact(store, KeepRules()).is_busy
+    copied = StoreFolder.open(backup)
+    assert before == counted(copied) == (BATCHES * ROWS, BATCHES * ROWS, [])
+    copied.seal()
+    assert counted(copied) == before and check(copied.path).is_sound

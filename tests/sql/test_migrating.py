@@ -8,13 +8,14 @@ import os
 import random
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from forking import fork
+from forking import exit_code_of
 from places import ROOT
 
 from mburst.__main__ import main
@@ -192,10 +193,12 @@ def test_an_interrupted_migration_begins_again(old: Path, tmp_path: Path) -> Non
     }
     for files in (0, 1, 10, 21):
         new = tmp_path / str(files)
-        if (child := fork()) == 0:
-            migrate(old, new, lambda done, total, files=files: os._exit(9) if done > files else None)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+        def ends(done: int, total: int, files: int = files) -> None:
+            if done > files:
+                os._exit(9)
+
+        assert exit_code_of(partial(migrate, old, new, ends)) == 9
         with pytest.raises(MburstError, match="not an mburst store"):
             StoreFolder.open(new)
         migrate(old, new)
@@ -243,14 +246,12 @@ def test_flipped_bits_never_crash_a_migration(old: Path, tmp_path: Path) -> None
         broken = bytearray(data)
         broken[chance.randrange(len(broken))] ^= 1 << chance.randrange(8)
         path.write_bytes(broken)
-        if (child := fork()) == 0:
-            try:
-                outcome = migrate(old, tmp_path / f"new-{trial}")
-                good = outcome.files == 22 and {file.path for file in outcome.damaged} <= {str(path)}
-                os._exit(0 if good and check(tmp_path / f"new-{trial}").is_sound else 3)
-            except BaseException as error:
-                print(f"{path}: {error!r}", flush=True)
-                os._exit(4)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, f"trial {trial}: {path}"
+
+        def is_migrated(new: Path = tmp_path / f"new-{trial}", path: Path = path) -> None:
+            outcome = migrate(old, new)
+            assert outcome.files == 22 and {file.path for file in outcome.damaged} <= {str(path)}
+            assert check(new).is_sound
+
+        assert exit_code_of(is_migrated) == 0, f"trial {trial}: {path}"
         shutil.rmtree(tmp_path / f"new-{trial}")
         path.write_bytes(data)
