@@ -15,12 +15,13 @@ from typing import Any
 from ..tables import PLAUSIBLE_NS
 from . import limits, values
 from .deletes import Branches
-from .entities import ColumnLeaf, Entity, FactLeaf, IgnoredLeaf, Leaf, MaskLeaf, OverflowLeaf, PlainLeaf, short
+from .entities import ColumnLeaf, Entity, MaskLeaf, short
+from .leaves import FactLeaf, IgnoredLeaf, Leaf, OverflowLeaf, PathLeaf, PlainLeaf
 from .neighbours import NeighbourEntity
-from .path import NoPath, Steps, as_text, steps_in
+from .path import NoPath, Steps, as_text, steps_in, without_modules
 from .records import Record, RecordLeaf
 from .rows import CollectedRows, CollectionEnded
-from .vendors import LeafMatch, Tables
+from .vendors import LeafMatch, Meaning, Tables
 
 SETTLED_NS = 250_000_000  # after this a row no longer waits for more values
 
@@ -182,6 +183,7 @@ class UpdateStream:
         self._prefix = b""  # the newest
         self._cached_bytes = 0  # of paths in `_prefixes`
         self._leaves: dict[Steps, Leaf] = {}
+        self._columns: dict[Steps, ColumnLeaf] = {}  # by their steps without modules
         self._refused = OverflowLeaf(self)
         self._entities: dict[tuple[str, ...], Entity | Record | NeighbourEntity] = {}
         self.open: list[Entity | Record | NeighbourEntity] = []  # those with values that are in no row yet
@@ -313,12 +315,12 @@ class UpdateStream:
                 below = self._leaf(steps)
                 below.take(ts_ns, receive_ns, values.kind_of(part), part, update.duplicates)
                 if seen is not None:
-                    seen.add(below)
+                    seen.add(below.itself)
                 if not number % limits.AT_ONCE:
                     self.device.rows.breathe()
             return
         if seen is not None:
-            seen.add(leaf)
+            seen.add(leaf.itself)
         leaf.take(ts_ns, receive_ns, kind, value, update.duplicates)
 
     def _leaf(self, steps: Steps) -> Leaf:
@@ -351,7 +353,28 @@ class UpdateStream:
         kind = NeighbourEntity if found.rule.table == "links" else Entity
         key = (found.rule.vendor, found.rule.table, *names.values(), found.rule.semantics, str(found.rule.window_ns))
         entity = self._entity(found, key, kind, names)
-        return (MaskLeaf if meaning.kind == "mask" else ColumnLeaf)(entity, steps, meaning)
+        if meaning.kind == "mask":
+            return MaskLeaf(entity, steps, meaning)
+        return self._column(entity, steps, meaning)
+
+    def _column(self, entity: Any, steps: Steps, meaning: Meaning) -> Leaf:
+        """The leaf of a column; if another path leads to it, both paths lead to one leaf from now on."""
+        plain = without_modules(steps)
+        leaf = self._columns.get(plain)
+        if leaf is None or leaf.entity is not entity:
+            self._columns[plain] = made = ColumnLeaf(entity, steps, meaning)
+            return made
+        if self._leaves.get(leaf.steps) is leaf:
+            self._leaves[leaf.steps] = first = PathLeaf(leaf.steps, leaf)
+            leaf.newest = leaf.entity.ts_ns if leaf.filled else leaf.last_ns, leaf.entity.receive_ns, first
+            self._forget_bytes()
+        return PathLeaf(steps, leaf)
+
+    def forget_column(self, leaf: ColumnLeaf) -> None:
+        """A leaf of a column is of no more use."""
+        plain = without_modules(leaf.steps)
+        if self._columns.get(plain) is leaf:
+            del self._columns[plain]
 
     def _entity(self, found: LeafMatch, key: tuple[str, ...], kind: Any, names: dict[str, str] | None = None) -> Any:
         entity = self._entities.get(key)
@@ -393,7 +416,7 @@ class UpdateStream:
             detail = f"deletes of more than {limits.DELETE_SHAPES} shapes in one message"
             self.device.count(self.name, "dropped", detail, branches.refused)
         for number, (steps, leaf) in enumerate(self._leaves.items(), 1):
-            if not leaf.idle and leaf not in kept and branches.cover(steps):
+            if not leaf.idle and leaf.itself not in kept and branches.cover(steps):
                 leaf.delete(ts_ns, receive_ns)
                 self.device.deleted += leaf.idle
             if not number % limits.AT_ONCE:
@@ -436,7 +459,8 @@ class UpdateStream:
     # --- rows -------------------------------------------------------------------------------------------------------
 
     def flush(self, settled_before_ns: int | None = None) -> None:
-        """Make rows of the values that are in none yet; with a time, only of those received before it."""
+        """Make rows of the values that are in none yet; with a time, only of those received before it, and not of those
+        that the next row of their column may have."""
         waiting, self.open = self.open, []
         for entity in waiting:
             if settled_before_ns is not None and entity.receive_ns >= settled_before_ns:
@@ -447,6 +471,10 @@ class UpdateStream:
                 entity.emit()
             except Exception as error:
                 self.device.not_understood(self.name, error)
+        if settled_before_ns is None:
+            for entity in self._entities.values():
+                if isinstance(entity, Entity):
+                    entity.pay(*entity.owed)
 
     def settle(self) -> None:
         """Make rows of the values that wait for no others; none while a notification is being processed."""

@@ -1,4 +1,4 @@
-"""The objects that take values: leaves, and the entities (queues, ports, chips) whose rows they fill."""
+"""Entities (queues, ports, chips), and the leaves that fill their rows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from ..tables import (
 )
 from . import values
 from .counters import Step, increase
-from .limits import PATH_BYTES, VALUE_BYTES, LimitExceeded
+from .leaves import Leaf, PlainLeaf
+from .limits import PATH_BYTES, LimitExceeded
 from .path import Steps, as_text
-from .vendors import COLUMNS, Meaning, VendorRule
+from .vendor_words import COLUMNS
+from .vendors import Meaning, VendorRule
 
 if TYPE_CHECKING:
     from .decode import UpdateStream
@@ -50,114 +52,10 @@ def short(value: Any) -> str:
     return text
 
 
-class Leaf:
-    """Takes the values of one path."""
-
-    __slots__ = ("steps",)
-
-    def __init__(self, steps: Steps) -> None:
-        self.steps = steps
-
-    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
-        """Take a value with its time by the device's clock and by ours."""
-        raise NotImplementedError
-
-    def delete(self, ts_ns: int, receive_ns: int) -> None:
-        """The device reports that the path is gone."""
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is lost if the leaf is forgotten until its path comes again."""
-        return False
-
-    def forget(self) -> None:
-        """The leaf is of no more use: release what it holds."""
-
-
-class IgnoredLeaf(Leaf):
-    """A leaf that repeats what its path states."""
-
-    __slots__ = ()
-
-    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
-        return
-
-    @property
-    def idle(self) -> bool:
-        return True
-
-
-class OverflowLeaf(Leaf):
-    """Stands for all paths beyond the limit of a device."""
-
-    __slots__ = ("stream",)
-
-    def __init__(self, stream: UpdateStream) -> None:
-        super().__init__(())
-        self.stream = stream
-
-    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
-        self.stream.device.count(self.stream.name, "dropped", self.stream.device.full)
-
-
-class FactLeaf(Leaf):
-    """Something about the device that is needed to read other values; also kept as a plain leaf."""
-
-    __slots__ = ("fact", "places", "plain", "stream")
-
-    def __init__(self, stream: UpdateStream, steps: Steps, fact: str, places: dict[str, str]) -> None:
-        super().__init__(steps)
-        self.stream, self.fact, self.places = stream, fact, places
-        self.plain = PlainLeaf(stream, steps)
-
-    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
-        if not self.stream.device.take_fact(self.fact, self.places, value):
-            self.stream.device.count(self.stream.name, "not-understood", f"{as_text(self.steps)}: cannot be read")
-        self.plain.take(ts_ns, receive_ns, kind, value, duplicates)
-
-    def forget(self) -> None:
-        self.plain.forget()
-
-
-class PlainLeaf(Leaf):
-    """A path that is in no table: its values are rows of `gnmi_values`."""
-
-    __slots__ = ("present", "source", "stream", "table")
-
-    def __init__(self, stream: UpdateStream, steps: Steps) -> None:
-        super().__init__(steps)
-        self.stream = stream
-        self.table = table = stream.device.rows.tables["gnmi_values"]
-        self.source = table.source(batch=stream.batch, device=stream.device.name, path=as_text(steps))
-        self.present = False
-
-    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
-        self.present = True
-        if duplicates:
-            self.stream.count_duplicates(duplicates)
-        text = values.as_text(value)
-        if len(text) > VALUE_BYTES:
-            raise LimitExceeded(f"a value of more than {VALUE_BYTES >> 10} kB")
-        self.table.text_bytes += len(text)
-        self.table.rows.append((self.source, ts_ns, receive_ns, text, kind, duplicates, False))
-
-    def delete(self, ts_ns: int, receive_ns: int) -> None:
-        if self.present:
-            self.present = False
-            self.table.rows.append((self.source, ts_ns, receive_ns, "", "none", 0, True))
-
-    @property
-    def idle(self) -> bool:
-        return not self.present
-
-    def forget(self) -> None:
-        self.table.release(self.source)
-
-
 class ColumnLeaf(Leaf):
     """A leaf that is a column of the rows of its entity."""
 
-    __slots__ = ("column", "counter", "entity", "filled", "kind", "last", "last_ns", "value")
+    __slots__ = ("column", "counter", "entity", "filled", "kind", "last", "last_ns", "newest", "value")
 
     def __init__(self, entity: Entity, steps: Steps, meaning: Meaning) -> None:
         super().__init__(steps)
@@ -169,7 +67,11 @@ class ColumnLeaf(Leaf):
         self.filled = False
         self.last: int | None = None  # of a counter
         self.last_ns = 0
+        # If several paths lead here: the time of the last value, when it came, and its path.
+        self.newest: tuple[int, int, Leaf | None] = (0, 0, None)
         entity.slots += 1
+        if self.counter:
+            entity.add_counter(self)
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
         entity = self.entity
@@ -205,6 +107,9 @@ class ColumnLeaf(Leaf):
 
     def forget(self) -> None:
         self.entity.slots -= 1
+        if self.counter and self.entity.counters.get(self.column) is self:
+            del self.entity.counters[self.column]
+        self.entity.stream.forget_column(self)
 
 
 class MaskLeaf(Leaf):
@@ -262,6 +167,11 @@ class Entity:
         self.port = device.port(names.get("port", ""))
         self.table = device.rows.tables[rule.table]
         self.columns = len(COLUMNS[rule.table])
+        self.counters: dict[int, ColumnLeaf] = {}  # column → its first counter
+        # Of columns of packets that several counters add up to: end of the newest window; and what came too late for
+        # it, with its quality.
+        self.reached: dict[int, int] = {}
+        self.owed: dict[int, tuple[int, int]] = {}
         # Leaves whose last value was SET_BACK_NS older than those before it: its time, when it came, and the value.
         self.behind: dict[ColumnLeaf, tuple[int, int, int | None]] = {}
         self.source = self.table.source(
@@ -270,6 +180,14 @@ class Entity:
 
     def _port_name(self) -> dict[str, str]:
         return {"port": self.port} if "port" in self.names else {}
+
+    def add_counter(self, leaf: ColumnLeaf) -> None:
+        """A counter is new. If another one counts packets in its column, too, the windows follow each other from now
+        on."""
+        first = self.counters.setdefault(leaf.column, leaf)
+        is_bytes = COLUMNS[self.rule.table][leaf.column].endswith("bytes")  # more than a link carries is impossible
+        if first is not leaf and not is_bytes and not self.rule.window_ns:
+            self.reached.setdefault(leaf.column, first.last_ns)
 
     def _learn_port(self) -> None:
         """Learn the port's own name, which the device may report after its first values."""
@@ -294,7 +212,7 @@ class Entity:
                 self._take_older(slot)
                 mixed = True
         quality, self.quality = self.quality, 0
-        if not mixed or self.rule.window_ns:
+        if self.rule.window_ns or not (mixed or self.reached):
             self._emit_row(filled, begin_ns, quality)
         else:
             self._emit_by_begin(filled, quality)
@@ -304,12 +222,17 @@ class Entity:
                     self.behind.pop(slot, None)
 
     def _emit_by_begin(self, filled: list[ColumnLeaf], quality: int) -> None:
-        """Append a row for each begin of a window; the first value of a column belongs to the latest."""
+        """Append a row for each begin of a window; the first value of a column belongs to the latest. If a counter of a
+        column to which several add up counted since before the end of its newest window, the row begins there."""
         begin_of = dict.fromkeys((slot.column for slot in filled), max(slot.last_ns for slot in filled))
         for slot in filled:
             begin_of[slot.column] = min(begin_of[slot.column], slot.last_ns or LARGEST)
+        late = {column for column, ns in self.reached.items() if begin_of.get(column, ns) < ns < self.ts_ns}
+        begin_of |= {column: self.reached[column] for column in late}
         for begin_ns in sorted(set(begin_of.values())):
-            self._emit_row([slot for slot in filled if begin_of[slot.column] == begin_ns], begin_ns, quality)
+            slots = [slot for slot in filled if begin_of[slot.column] == begin_ns]
+            guessed = QUALITY_GUESSED if any(slot.column in late for slot in slots) else 0
+            self._emit_row(slots, begin_ns, quality | guessed)
 
     def _emit_row(self, filled: list[ColumnLeaf], begin_ns: int, quality: int) -> None:
         """Append a row of values that were last there at BEGIN_NS."""
@@ -331,9 +254,38 @@ class Entity:
             if value is not None:
                 had = row[slot.column]
                 row[slot.column] = value if had is None else had + value
+        for column in self.reached:
+            if row[column] is not None:
+                quality |= self._follow(row, column, quality)
         # The first values of counters are not increases.
         if quality & QUALITY_IMPOSSIBLE or any(value is not None for value in row):
-            self._append(row, start_ns, quality)
+            self._append(row, start_ns, ts_ns, quality)
+
+    def _follow(self, row: list[int | None], column: int, quality: int) -> int:
+        """Keep the windows of a column that several counters add up to apart: what they counted up to a time that is in
+        a row already is in the next one, if that ends soon, else in a row of that time. Returns the quality of what the
+        row has of that. Windows that are SET_BACK_NS ahead are of a clock that was set back."""
+        count, reached_ns = row[column] or 0, self.reached[column]
+        if 0 <= reached_ns - self.ts_ns <= SET_BACK_NS:
+            owed, of_owed = self.owed.get(column, (0, QUALITY_GUESSED))
+            self.owed[column] = owed + count, of_owed | quality & ~QUALITY_IMPOSSIBLE
+            row[column] = None
+            return 0
+        if self.ts_ns - reached_ns > SET_BACK_NS:
+            self.pay(column)
+        self.reached[column] = self.ts_ns
+        owed, of_owed = self.owed.pop(column, (0, 0))
+        row[column] = count + owed
+        return of_owed
+
+    def pay(self, *columns: int) -> None:
+        """Append a row without a length for what came too late for the newest window of each of COLUMNS."""
+        for column in columns:
+            count, quality = self.owed.pop(column, (None, 0))
+            if count is not None:
+                row: list[int | None] = [None] * self.columns
+                row[column] = count
+                self._append(row, self.reached[column], self.reached[column], quality)
 
     def _take_older(self, slot: ColumnLeaf) -> None:
         """A value is older than the last one. If it and the one before it are so by SET_BACK_NS, and time passed
@@ -396,16 +348,16 @@ class Entity:
         most = int(most_bytes(speed, self.ts_ns - last_ns))
         return most if COLUMNS[self.rule.table][slot.column].endswith("bytes") else most // LEAST_FRAME
 
-    def _append(self, row: list[int | None], start_ns: int, quality: int) -> None:
+    def _append(self, row: list[int | None], start_ns: int, ts_ns: int, quality: int) -> None:
         for column, value in enumerate(row):
             if value is not None and not 0 <= value <= LARGEST:  # no row can hold it, or it is negative
                 row[column], quality = None, quality | QUALITY_IMPOSSIBLE
-        quality |= self._implausible(row, start_ns)
-        if start_ns <= self.stream.gap_ns < self.ts_ns:
+        quality |= self._implausible(row, ts_ns - start_ns)
+        if start_ns <= self.stream.gap_ns < ts_ns:
             quality |= QUALITY_GAP
-        self.table.rows.append((self.source, start_ns, self.ts_ns, self.receive_ns, *row, quality))
+        self.table.rows.append((self.source, start_ns, ts_ns, self.receive_ns, *row, quality))
 
-    def _implausible(self, row: list[int | None], start_ns: int) -> int:
+    def _implausible(self, row: list[int | None], window_ns: int) -> int:
         """QUALITY_IMPOSSIBLE if a value is more than the link can carry in the window or the buffer can hold."""
         table = self.rule.table
         device = self.stream.device
@@ -423,7 +375,7 @@ class Entity:
         if not carried:
             return 0
         speed = device.speeds.get(self.port)
-        if speed and carried > most_bytes(speed, self.ts_ns - start_ns):
+        if speed and carried > most_bytes(speed, window_ns):
             return QUALITY_IMPOSSIBLE
         return 0
 
@@ -436,11 +388,13 @@ class Entity:
 
     def forget(self) -> None:
         """The entity is of no more use."""
+        self.pay(*self.owed)
         self.table.release(self.source)
 
     def gone(self, slot: ColumnLeaf) -> None:
         """A leaf was deleted: if it comes back, it counts from the start."""
         if self.filled:
             self.emit()
+        self.pay(slot.column)
         slot.last, slot.last_ns = None, 0
         self.behind.pop(slot, None)

@@ -20,6 +20,7 @@ class NeighbourEntity(Entity):
         self.ts_ns = self.receive_ns = self.quality = 0
         self.filled: list[ColumnLeaf] = []
         self.waiting = False
+        self.owed = {}
         self.known: dict[int, str] = {}
         self.written: tuple[str, str] | None = None
 

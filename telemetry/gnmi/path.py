@@ -14,11 +14,14 @@ from functools import lru_cache
 from typing import Any
 
 from ...errors import UsageError
+from ...units import SHOWN
 from .limits import PATH_BYTES, STEPS, LimitExceeded
 
 Keys = tuple[tuple[str, str], ...]
 Step = tuple[str, Keys]
 Steps = tuple[Step, ...]
+
+SHOWN_PATH = 200  # characters of an invalid path that an error shows
 
 _ORIGIN = re.compile(r"([A-Za-z_][\w.-]*):(?=/)")
 _MODULE = re.compile(r"[A-Za-z_][\w.-]*:(?=.)")
@@ -59,7 +62,7 @@ def _split(text: str, whole: str) -> list[str]:
         else:
             part += letter
     if inside:
-        raise UsageError(f"path {whole!r}: missing ] after [", "keys are written [name=value]")
+        raise UsageError(f"path {whole[:SHOWN_PATH]!r}: missing ] after [", "keys are written [name=value]")
     return [part for part in [*parts, part] if part]
 
 
@@ -74,11 +77,13 @@ def _step(part: str, whole: str) -> Step:
     while end < len(rest):
         match = _KEY.match(rest, end)
         if not match:
-            raise UsageError(f"path {whole!r}: invalid key {rest[end:]!r}", "keys are written [name=value]")
+            raise UsageError(
+                f"path {whole[:SHOWN_PATH]!r}: invalid key {rest[end:][:SHOWN]!r}", "keys are written [name=value]"
+            )
         keys[_plain(match[1]).strip()] = _plain(match[2]).strip("'\"")
         end = match.end()
     if not name:
-        raise UsageError(f"path {whole!r}: keys without a name", "example: /a/b[name=value]")
+        raise UsageError(f"path {whole[:SHOWN_PATH]!r}: keys without a name", "example: /a/b[name=value]")
     return _plain(name), tuple(sorted(keys.items()))
 
 
@@ -147,6 +152,15 @@ def without_module(name: str) -> str:
 @lru_cache(1024)
 def _plain_name(name: str) -> str:
     return _MODULE.sub("", name, count=1)
+
+
+def without_modules(steps: Steps) -> Steps:
+    """Steps without the modules before their names and keys; STEPS itself if there are none."""
+    plain = tuple(
+        (without_module(name), tuple(sorted((without_module(key), value) for key, value in keys)))
+        for name, keys in steps
+    )
+    return steps if plain == steps else plain
 
 
 def covers(above: Steps, below: Steps) -> bool:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..tables import PLAUSIBLE_NS, QUALITY_GNMI_DUPLICATES
 from . import values
-from .entities import Leaf, PlainLeaf, short
+from .entities import short
+from .leaves import Leaf, PlainLeaf
 from .path import Steps
-from .vendors import COLUMNS, VendorRule
+from .vendor_words import COLUMNS
+from .vendors import VendorRule
 
 if TYPE_CHECKING:
     from .decode import UpdateStream
@@ -36,6 +38,7 @@ class Record:
         self.leaves: dict[str, tuple[RecordLeaf, str, Any]] = {}
         self.waiting = False
         self.plain: dict[str, PlainLeaf] = {}
+        self.ignored = {leaf for leaf, meaning in rule.leaves.items() if meaning.kind == "ignore"}
 
     def take(self, leaf: RecordLeaf, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
         """Take a leaf of the record at a time; a leaf that is already there begins the next record."""
@@ -61,7 +64,7 @@ class Record:
         if all(found.get(leaf) not in (None, "") for leaf in rule.key_leaves.values()):
             used = self._row(found)
         for name, (leaf, kind, value) in leaves.items():
-            if name not in used:
+            if name not in used and name not in self.ignored:
                 plain = self.plain.get(name)
                 if plain is None:
                     plain = self.plain[name] = PlainLeaf(self.stream, leaf.steps)
@@ -103,5 +106,5 @@ class Record:
         start_ns = ts_ns if begins else min(entity.begun_ns or ts_ns, ts_ns)
         entity.begun_ns = ts_ns
         quality, self.quality, entity.quality = self.quality | entity.quality, 0, 0
-        entity._append(row, start_ns, quality)
+        entity._append(row, start_ns, ts_ns, quality)
         return used

@@ -16,44 +16,25 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import MburstError, UsageError
-from ...units import parse_duration
-from ..tables import BUFFER_VALUES, PORT_VALUES, QUEUE_VALUES, SEMANTICS
+from ...units import SHOWN, parse_duration
+from ..tables import SEMANTICS
 from .path import Steps, covers, parse, without_module
+from .vendor_words import (
+    COLUMNS,
+    FACTS,
+    KEYS,
+    KINDS,
+    PLACE,
+    TIME_UNITS,
+    check_file,
+    check_meanings,
+    check_row,
+    shown,
+    shown_path,
+)
 
 FOLDER = Path(__file__).parent / "vendors"
 
-COLUMNS = {"queues": QUEUE_VALUES, "ports": PORT_VALUES, "buffers": BUFFER_VALUES, "links": ("host", "interface")}
-KEYS = {
-    "queues": ("port", "queue"),
-    "ports": ("port",),
-    "buffers": ("component", "resource"),
-    "links": ("port", "neighbor"),
-}
-KINDS = {"gauges": "gauge", "counters": "counter", "counts": "count", "speeds": "speed", "texts": "text"}
-FACTS = ("boot", "clear", "alias", "segmentSize")
-_ROW_WORDS = {
-    "table",
-    "path",
-    "origin",
-    "semantics",
-    "window",
-    "note",
-    "model",
-    "models",
-    "when",
-    "keys",
-    "time",
-    "event",
-    "times",
-    "undetermined",
-    "plain",
-    "ignore",
-    *KINDS,
-    *(key for keys in KEYS.values() for key in keys),
-}
-_FACT_WORDS = {"path", "fact", "note", "model"}
-_TIME_UNITS = {"ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
-_PLACE = re.compile(r"\{(\w+)\}")
 _MODEL = re.compile(r"[A-Za-z][\w.-]*@\d{4}-\d{2}-\d{2}|unchecked: .+")
 
 
@@ -88,7 +69,7 @@ class Pattern:
                     _expression(part)
         except re.error as error:
             raise UsageError(
-                f"{text}: invalid place: {error.msg}", "a place is a word in braces, once: {port}"
+                f"{shown_path(text)}: invalid place: {error.msg[:SHOWN]}", "a place is a word in braces, once: {port}"
             ) from None
         return made
 
@@ -108,14 +89,14 @@ class Pattern:
     def shape(self) -> Steps:
         """The pattern as a path in which every place is `*`."""
         return tuple(
-            (_PLACE.sub("*", name) if "{" not in name else "*", tuple((key, "*") for key, _ in keys))
+            (PLACE.sub("*", name) if "{" not in name else "*", tuple((key, "*") for key, _ in keys))
             for name, keys in self.steps
         )
 
 
 @cache
 def _expression(pattern: str) -> re.Pattern[str]:
-    parts = _PLACE.split(pattern)  # text, name, text, name, …
+    parts = PLACE.split(pattern)  # text, name, text, name, …
     expression = "".join(re.escape(part) if index % 2 == 0 else f"(?P<{part}>.+)" for index, part in enumerate(parts))
     return re.compile(expression)
 
@@ -202,7 +183,8 @@ def load(path: Path) -> Vendor:
         raise UsageError(f"{path}: invalid TOML: {error}") from None
     name = path.stem
     try:
-        return Vendor(
+        check_file(content)
+        vendor = Vendor(
             name=name,
             about=content.get("about", name),
             source=content.get("source", ""),
@@ -211,51 +193,40 @@ def load(path: Path) -> Vendor:
             facts=tuple(_fact(name, entry) for entry in content.get("facts", ())),
             answers={entry["path"]: tuple(entry["answers"]) for entry in content.get("subscriptions", ())},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        problem = f"an entry lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise UsageError(f"{path}: {problem}", "docs/add-a-switch.md has the format") from None
+        check_meanings(content.get("rows", ()), content.get("facts", ()))
     except UsageError as error:
         raise UsageError(f"{path}: {error}", error.hint or "docs/add-a-switch.md has the format") from None
-
-
-def _known(entry: dict[str, Any], words: set[str], where: str) -> None:
-    if unknown := sorted(set(entry) - words):
-        raise UsageError(f"{where}: unknown word {unknown[0]!r}", f"there are {', '.join(sorted(words))}")
+    return vendor
 
 
 def _rule(vendor: str, entry: dict[str, Any]) -> VendorRule:
-    _known(entry, _ROW_WORDS, entry["path"])
-    table, where = entry["table"], entry["path"]
+    table, where = entry["table"], shown_path(entry["path"])
     if table not in COLUMNS:
-        raise UsageError(f"{where}: unknown table {table!r}", f"there are {', '.join(COLUMNS)}")
+        raise UsageError(f"{where}: unknown table {shown(table)}", f"there are {', '.join(COLUMNS)}")
+    check_row(entry)
     leaves = {
         leaf: Meaning(column, kind) for word, kind in KINDS.items() for leaf, column in entry.get(word, {}).items()
     }
-    for meaning in leaves.values():
-        if meaning.column not in COLUMNS[table]:
-            raise UsageError(
-                f"{where}: {table} has no column {meaning.column!r}", f"it has {', '.join(COLUMNS[table])}"
-            )
     leaves |= {leaf: _mask(masks, table, where) for leaf, masks in entry.get("undetermined", {}).items()}
     leaves |= {leaf: Meaning("", "ignore") for leaf in entry.get("ignore", ())}
     leaves |= {leaf: Meaning("", "plain") for leaf in entry.get("plain", ())}
     semantics = entry.get("semantics", "")
-    if semantics not in SEMANTICS and table in ("queues", "buffers"):
-        raise UsageError(f"{where}: semantics {semantics!r}", f"one of {', '.join(SEMANTICS)}")
-    pattern = Pattern.of(where)
+    if semantics not in SEMANTICS and ("semantics" in entry or table in ("queues", "buffers")):
+        raise UsageError(f"{where}: semantics {shown(semantics)}", f"one of {', '.join(SEMANTICS)}")
+    pattern = Pattern.of(entry["path"])
     key_leaves = dict(entry.get("keys", {}))
     names = {key: entry.get(key, f"{{{key}}}") for key in KEYS[table] if key not in key_leaves}
-    places = set(_PLACE.findall(where))
+    places = set(PLACE.findall(entry["path"]))
     for key, text in names.items():
-        if lacking := set(_PLACE.findall(text)) - places:
-            raise UsageError(f"{where}: the path has no {sorted(lacking)[0]!r}", f"{table} needs {key}")
+        if lacking := set(PLACE.findall(text)) - places:
+            raise UsageError(f"{where}: the path has no {shown(sorted(lacking)[0])}", f"{table} needs {key}")
     time = entry.get("time")
     event = entry.get("event")
     return VendorRule(
         vendor=vendor, table=table, pattern=pattern, origin=entry.get("origin", ""), leaves=leaves,
         semantics=semantics, window_ns=parse_duration(entry["window"]) if "window" in entry else 0,
         note=entry.get("note", ""), when_detected=entry.get("when") == "detected", names=names, key_leaves=key_leaves,
-        time=(time["leaf"], _TIME_UNITS[time["unit"]]) if time else None,
+        time=(time["leaf"], TIME_UNITS[time["unit"]]) if time else None,
         event=(event["leaf"], tuple(event["begin"])) if event else None, times=dict(entry.get("times", {})),
         model=_model(entry.get("model", ""), where),
         models={leaf: _model(text, where) for leaf, text in entry.get("models", {}).items()},
@@ -264,23 +235,23 @@ def _rule(vendor: str, entry: dict[str, Any]) -> VendorRule:
 
 def _mask(masks: dict[str, int], table: str, where: str) -> Meaning:
     if unknown := sorted(set(masks) - set(COLUMNS[table])):
-        raise UsageError(f"{where}: {table} has no column {unknown[0]!r}", f"it has {', '.join(COLUMNS[table])}")
+        raise UsageError(f"{where}: {table} has no column {shown(unknown[0])}", f"it has {', '.join(COLUMNS[table])}")
     if any(type(bits) is not int or bits <= 0 for bits in masks.values()):
         raise UsageError(f"{where}: invalid bits of undetermined", "write { LEAF = { COLUMN = 1 } }")
     return Meaning("", "mask", tuple(masks.items()))
 
 
 def _fact(vendor: str, entry: dict[str, Any]) -> Fact:
-    _known(entry, _FACT_WORDS, entry["path"])
+    where = shown_path(entry["path"])
     if entry["fact"] not in FACTS:
-        raise UsageError(f"{entry['path']}: unknown fact {entry['fact']!r}", f"there are {', '.join(FACTS)}")
+        raise UsageError(f"{where}: unknown fact {shown(entry['fact'])}", f"there are {', '.join(FACTS)}")
     return Fact(vendor, Pattern.of(entry["path"]), entry["fact"], entry.get("note", ""),
-                _model(entry.get("model", ""), entry["path"]))  # fmt: skip
+                _model(entry.get("model", ""), where))  # fmt: skip
 
 
 def _model(text: str, where: str) -> str:
     if text and not _MODEL.fullmatch(text):
-        raise UsageError(f"{where}: invalid model {text!r}", "write NAME@YYYY-MM-DD, or unchecked: and why")
+        raise UsageError(f"{where}: invalid model {shown(text)}", "write NAME@YYYY-MM-DD, or unchecked: and why")
     return text
 
 

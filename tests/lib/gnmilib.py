@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bounded import next_line
 from ports import free_port
 
 from mburst.sql import StoreFolder
@@ -267,8 +268,7 @@ def agent(
         env={**os.environ, **(env or {})},
     )
     try:
-        assert process.stdout
-        line = process.stdout.readline()
+        line = next_line(process)
         assert " on " in line, line
         yield line.partition(" on ")[2].split()[0], process
     finally:

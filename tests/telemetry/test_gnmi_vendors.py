@@ -13,7 +13,8 @@ from places import ROOT
 from mburst.errors import UsageError
 from mburst.telemetry.gnmi import messages
 from mburst.telemetry.gnmi.path import parse
-from mburst.telemetry.gnmi.vendors import COLUMNS, Tables, VendorRule, built_in, load
+from mburst.telemetry.gnmi.vendor_words import COLUMNS
+from mburst.telemetry.gnmi.vendors import Tables, VendorRule, built_in, load
 from mburst.telemetry.tables import QUALITY_GUESSED
 
 

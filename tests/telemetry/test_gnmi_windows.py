@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,9 +11,12 @@ from storelib import rows
 
 from mburst.sql import views
 from mburst.telemetry.gnmi.decode import UpdateStream
-from mburst.telemetry.tables import QUALITY_RESET
+from mburst.telemetry.tables import QUALITY_GUESSED, QUALITY_RESET
 
 Q = "/qos/interfaces/interface[interface-id=Ethernet1]/output/queues/queue[name=3]/state/"
+WITH_MODULE = "/openconfig-qos:" + Q[1:]
+JUNIPER = "/cos/interfaces/interface[name=et-0/0/1]/queues/queue[queue=3]/"
+TAIL, RED = JUNIPER + "tailDropPkts", JUNIPER + "redDropPkts"
 ALWAYS = "-9223372036854775808, 9223372036854775807"
 
 
@@ -133,3 +137,186 @@ def test_cleared_counters_of_an_interface_are_not_those_of_its_queues() -> None:
         taken = fed.take()
         assert [(row["dropped_packets"], row["quality"]) for row in taken["queues"]] == [expected]
         assert [(row["out_bytes"], row["quality"]) for row in taken["ports"]] == [(10**12 + 1, QUALITY_RESET)]
+
+
+# --- several counters of one column -----------------------------------------------------------------------------------
+
+
+def sums(fed: Fed) -> tuple[int, list[dict[str, Any]]]:
+    """Returns all drops, and the rows with them, after a check that their windows follow each other: then the macro
+    leaves none of them out."""
+    found = [row for row in fed.take()["queues"] if row["dropped_packets"] is not None]
+    assert all(a["ts_ns"] <= b["window_start_ns"] for a, b in pairwise(found))
+    return sum(row["dropped_packets"] for row in found), found
+
+
+@pytest.mark.parametrize("apart", [0, 0.3])
+@pytest.mark.parametrize("every", [1, 3, 7, 10, 100])
+def test_a_sum_of_two_counters_has_what_both_counted(apart: float, every: int) -> None:
+    """Tail drops come each second, drops of RED every EVERY seconds or on change, at the same time or after them. The
+    wide window of the one lay over the narrow ones of the other, and was left out."""
+    fed = Fed("juniper")
+    for k in range(301):
+        fed.feed(notification(T0 + k * S, {TAIL: 10 * k}))
+        if k % every == 0:
+            fed.feed(notification(T0 + k * S + round(apart * S), {RED: k}))
+    total, found = sums(fed)
+    assert total == 10 * 300 + 300 // every * every
+    assert any(row["quality"] & QUALITY_GUESSED for row in found) is bool(every > 1 or apart)
+    if not apart:
+        assert [row["dropped_packets"] for row in found] == [10 + (k % every == 0) * every for k in range(1, 301)]
+
+
+@pytest.mark.parametrize("late", [0, 0.5, 3.5, 40])
+@pytest.mark.parametrize("every", [1, 3])
+def test_what_one_of_two_counters_reports_late_is_in_the_next_window(late: float, every: int) -> None:
+    fed = Fed("juniper")
+    for k in range(200):
+        fed.feed(notification(T0 + k * S, {TAIL: k}))
+        if k > late and k % every == 0:
+            fed.feed(notification(T0 + round((k - late) * S), {RED: 5 * k}), late_ns=round(late * S) + 1000)
+    fed.feed(notification(T0 + 200 * S, {TAIL: 200}))
+    begin, end = (min(k for k in range(200) if k > late and k % every == 0), 199 // every * every)
+    assert sums(fed)[0] == 200 + 5 * (end - begin)
+
+
+def test_what_is_late_before_a_long_pause_has_the_time_of_the_window_that_it_is_late_for() -> None:
+    """Counters that are sent on change come a millisecond apart, and hours later again."""
+    fed = Fed("juniper")
+    fed.feed(notification(T0, {TAIL: 0, RED: 0}))
+    fed.feed(notification(T0 + 3600 * S + 2_000_000, {TAIL: 100}))
+    fed.feed(notification(T0 + 3600 * S + 1_000_000, {RED: 5000}))
+    fed.feed(notification(T0 + 4 * 3600 * S, {TAIL: 101}))
+    found = [(row["window_start_ns"], row["ts_ns"], row["dropped_packets"]) for row in sums(fed)[1]]
+    end = T0 + 3600 * S + 2_000_000
+    assert found == [(T0, end, 100), (end, end, 5000), (end, T0 + 4 * 3600 * S, 1)]
+
+
+@pytest.mark.parametrize("end", ["flush", "close", "deleted", "resumed"])
+def test_what_is_late_when_a_stream_ends_is_in_a_row(end: str) -> None:
+    fed = Fed("juniper")
+    fed.feed(notification(T0, {TAIL: 0, RED: 0}))
+    fed.feed(notification(T0 + S, {TAIL: 10}))
+    fed.feed(notification(T0 + S - 1_000_000, {RED: 5000}))
+    if end == "close":
+        fed.stream.close()
+        fed.device.streams.append(fed.stream)  # it was not replaced
+    elif end == "deleted":
+        fed.feed(notification(T0 + 2 * S, {}, deletes=[TAIL, RED]))
+        fed.feed(notification(T0 + 9000 * S, {TAIL: 7, RED: 7}))
+    elif end == "resumed":
+        fed.stream.resume(T0 + 2 * S)
+    found = sums(fed)[1]
+    assert [(row["ts_ns"] - T0, row["dropped_packets"]) for row in found] == [(S, 10), (S, 5000)]
+    assert found[1]["quality"] & QUALITY_GUESSED
+
+
+def test_a_late_counter_of_a_sum_keeps_its_quality() -> None:
+    fed = Fed("juniper")
+    for k, red in enumerate([100, 110, 120, 5, 10, 15]):
+        fed.feed(notification(T0 + k * S, {TAIL: k}))
+        fed.feed(notification(T0 + k * S - S // 2, {RED: red}), late_ns=S)
+    found = sums(fed)[1]
+    assert [row["ts_ns"] - T0 for row in found if row["quality"] & QUALITY_RESET] == [4 * S]
+
+
+def test_a_sum_goes_on_while_one_of_its_counters_is_gone() -> None:
+    fed = Fed("juniper")
+    for k in range(20):
+        red = {RED: 5 * k} if k < 10 or k > 14 else {}
+        fed.feed(notification(T0 + k * S, {TAIL: k, **red}, deletes=[RED] if k == 10 else []))
+    assert sums(fed)[0] == 19 + 9 * 5 + 4 * 5
+
+
+def test_a_sum_of_two_counters_counts_once_by_two_subscriptions() -> None:
+    """They are half a second apart, and drops of RED come each third time."""
+    fed = Fed("juniper")
+    streams = [fed.stream, UpdateStream(fed.device, "t", S)]
+    for k in range(601):
+        red = {RED: 5 * k} if k // 2 % 3 == 0 else {}
+        streams[k % 2].feed(read(notification(T0 + k * S // 2, {TAIL: k, **red})), T0 + k * S // 2)
+    streams[1].flush()
+    assert counted(fed.take()["queues"], "dropped_packets") == 600 + 5 * 600
+
+
+@pytest.mark.parametrize("back", [75.3, 600.3])
+def test_a_sum_goes_on_after_the_clock_of_a_device_was_set_back(back: float) -> None:
+    """What each counter counted from its last value before the step to the first one after it is not known."""
+    step = round(back) // 3 * 3 + 12
+    fed = Fed("juniper")
+    for k in range(2 * step):
+        at, red = k - back * (k >= step), {RED: 5 * k} if k % 3 == 0 else {}
+        fed.stream.feed(read(notification(T0 + round(at * S), {TAIL: k, **red})), T0 + k * S)
+    assert counted(fed.take()["queues"], "dropped_packets") == 2 * step - 2 + 5 * (2 * step - 3 - 3)
+
+
+def test_a_sum_goes_on_after_one_time_in_the_future() -> None:
+    fed = Fed("juniper")
+    for k in range(10):
+        at = 10**8 if k == 4 else k
+        fed.stream.feed(read(notification(T0 + at * S, {TAIL: k})), T0 + k * S)
+        fed.stream.feed(read(notification(T0 + k * S + S // 2, {RED: 5 * k})), T0 + k * S + S // 2)
+    found = fed.take()["queues"]
+    assert sum(row["dropped_packets"] or 0 for row in found) == 9 - 1 + 5 * 9
+
+
+# --- several paths to one counter -------------------------------------------------------------------------------------
+
+
+def test_two_paths_to_one_counter_count_once() -> None:
+    """A device may write the names of modules in one path and not in the other, in one message or in two."""
+    fed, other = Fed(), WITH_MODULE + "openconfig-qos:"
+    for k in range(10):
+        fed.feed(notification(T0 + k * S, {Q + "dropped-pkts": 5 * k, other + "dropped-pkts": 5 * k}))
+        paths = (other, Q) if k % 2 else (Q, other)
+        fed.feed(*(notification(T0 + k * S, {path + "max-queue-len": k}) for path in paths))
+    found = fed.take()["queues"]
+    assert counted(found, "dropped_packets") == 45
+    assert [row["max_bytes"] for row in found if row["max_bytes"] is not None] == list(range(10))
+    fed.feed(notification(T0 + 20 * S, {}, deletes=[other + "dropped-pkts"]))  # it counts from the start
+    fed.feed(notification(T0 + 21 * S, {Q + "dropped-pkts": 100}), notification(T0 + 22 * S, {Q + "dropped-pkts": 101}))
+    assert counted(fed.take()["queues"], "dropped_packets") == 1
+
+
+@pytest.mark.parametrize(("lag", "every", "every_late"), [(70, 10, 1), (30, 10, 1), (90, 5, 2), (70, 1, 10)])
+def test_a_path_that_is_late_counts_nothing_again(lag: int, every: int, every_late: int) -> None:
+    """Two older values in a row are those of a device whose clock was set back, but not if another path goes on."""
+    fed = Fed()
+    values = [(k, k, Q) for k in range(0, 301, every)] + [(k + lag, k, WITH_MODULE) for k in range(0, 301, every_late)]
+    for at, k, path in sorted(values):
+        fed.stream.feed(read(notification(T0 + k * S, {path + "dropped-pkts": 10 * k})), T0 + at * S)
+    found = fed.take()["queues"]
+    assert counted(found, "dropped_packets") == sum(row["dropped_packets"] or 0 for row in found) == 3000
+
+
+@pytest.mark.parametrize("paths", [(Q, WITH_MODULE), (WITH_MODULE, Q)])
+@pytest.mark.parametrize("both", [False, True])
+def test_an_atomic_message_by_one_path_keeps_what_came_by_the_other(paths: tuple[str, str], both: bool) -> None:
+    fed = Fed().feed(notification(T0, {paths[0] + "dropped-pkts": 100}))
+    for k in range(1, 11):
+        for path in paths if both else paths[1:]:
+            fed.feed(notification(T0 + k * S, {"dropped-pkts": 100 + 10 * k}, prefix=path[:-1], atomic=True))
+    assert counted(fed.take()["queues"], "dropped_packets") == 100
+
+
+def test_leaves_that_differ_in_a_key_without_a_place_are_two() -> None:
+    fed = Fed()
+    for k in range(10):
+        slots = (Q.replace("name=3]", f"name=3][slot={slot}]") for slot in (0, 1))
+        fed.feed(notification(T0 + k * S, {path + "dropped-pkts": 10 * k for path in slots}))
+    found = fed.take()
+    assert counted(found["queues"], "dropped_packets") == 180 and not found.get("gnmi_events")
+
+
+def test_paths_that_were_forgotten_come_again() -> None:
+    fed = Fed()
+    both = (Q + "dropped-pkts", WITH_MODULE + "dropped-pkts")
+    for again in range(3):
+        start = T0 + 100 * again * S
+        for k in range(5):
+            fed.feed(*(notification(start + k * S, {path: 7 * k}) for path in both))
+        fed.feed(notification(start + 9 * S, {}, deletes=[both[again % 2]]))
+        assert fed.device.paths == 2
+        fed.stream._sweep()
+        assert (fed.device.paths, fed.stream._columns) == (0, {})
+    assert counted(fed.take()["queues"], "dropped_packets") == 3 * 28
