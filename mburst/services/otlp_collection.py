@@ -86,7 +86,7 @@ class OtlpCollection:
 
     def _span_of(self, name: SwitchLane) -> SampledSpan:
         lane = self.intake.ports.lanes[name]
-        return SampledSpan(lane.bin_ns, lane.link_bps, lane.begin_ns, lane.end_ns)
+        return SampledSpan(lane.bin_ns, lane.is_sure, lane.link_bps, lane.begin_ns, lane.end_ns)
 
     def take(self, everything: bool) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yields (table, rows) of the points that are due, or of all points if EVERYTHING is true."""

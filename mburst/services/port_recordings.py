@@ -28,6 +28,7 @@ NOTE = (
     "running totals of a switch port, sampled: senders and packets are not known, and wire bytes are the bytes of the "
     "frames alone, a lower bound"
 )
+UNSURE = "samples too uneven to be sure of their interval: the bins have the most likely one"
 UNKNOWN = "not known how many bytes: what the collector had not stored yet is lost"
 
 
@@ -36,6 +37,7 @@ class SampledSpan:
     """The bin width and link speed of a lane, and the time in which it was sampled, idle or not, in whole bins."""
 
     bin_ns: int
+    is_sure: bool  # no other width fits the samples as well
     link_bps: int | None
     start_ns: int
     end_ns: int
@@ -176,7 +178,7 @@ class PortRecordings:
             "snaplen": 0,
             "clock": "the switch, ns",
             "offloads": "",
-            "notes": NOTE,
+            "notes": NOTE if span.is_sure else f"{NOTE}\n{UNSURE}",
             "start_ns": span.start_ns,
             "end_ns": span.end_ns - 1 if ended else None,
             "clock_epochs": 1,

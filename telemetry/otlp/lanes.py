@@ -16,11 +16,9 @@ from ...quality import SAMPLE_NEAR, Quality
 from ..line_rate import FASTEST_BPS, most_bytes
 from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_JITTER, QUALITY_RESET
 from .points import Ints
+from .widths import LearnedWidth
 
 TOLERANCE = 0.05  # of the width, beyond which an interval is jitter
-MEANT = 0.015  # of the width, by which samples may be off the nominal multiple
-WHOLE = 0.25  # at least this share of the intervals has no missing sample
-FEW = 8  # widths: for longer intervals, it is not known how many widths they have
 MARKED = 64  # the most bins with a row in a time without samples
 MISSING = int(Quality.DROPS) | QUALITY_GAP  # quality of bins of unknown content
 NO_OWN_BIN = QUALITY_JITTER | QUALITY_GAP  # quality of bins with a sample too many or too few, because of another clock
@@ -48,30 +46,18 @@ class Missed:
     reason: str = NOT_SAMPLED
 
 
-def width_of(intervals: Ints) -> int:
-    """The nominal width of bins for samples at these intervals: Cumulus samples at multiples of 50 µs, SONiC at whole
-    µs. Jitter evens out between adjacent intervals, and an interval with missing samples has several widths."""
-    near = intervals[intervals < 2 * SAMPLE_NEAR * np.quantile(intervals, WHOLE)].mean()
-    few = intervals[intervals < FEW * near]
-    found = float(few.sum() / np.maximum(np.rint(few / near), 1).sum())
-    for step in (1_000_000, 50_000, 10_000) if found >= 100_000_000 else (50_000, 10_000):
-        width = round(found / step) * step
-        if abs(width - found) <= MEANT * found:
-            return width
-    return max(round(found / 1000) * 1000, 1000)
-
-
 class SampledLane:
     """The bins of one running total with its first sample at BEGIN_NS; no bin begins before NOT_BEFORE_NS."""
 
-    def __init__(self, bin_ns: int, begin_ns: int, link_bps: int | None, not_before_ns: int = 0) -> None:
-        self.bin_ns, self.link_bps = bin_ns, link_bps
+    def __init__(self, width: LearnedWidth, begin_ns: int, link_bps: int | None, not_before_ns: int = 0) -> None:
+        bin_ns, due_ns = width.ns, begin_ns - width.late_ns
+        self.bin_ns, self.link_bps, self.is_sure = bin_ns, link_bps, width.is_sure
         self.missed: list[Missed] = []
         self.too_long = self.too_short = 0  # the number of last intervals that are too long or too short for the width
         self._ts_ns = begin_ns  # the last sample
-        self._edge = self._begin = (begin_ns + bin_ns // 2) // bin_ns  # its edge, in bins since 1970
+        self._edge = self._begin = (due_ns + bin_ns // 2) // bin_ns  # its edge, in bins since 1970
         self._first = max(self._begin, -(-not_before_ns // bin_ns))  # the first bin
-        self._phase_ns = begin_ns - self._edge * bin_ns  # from an edge of bins to the samples
+        self._phase_ns = due_ns - self._edge * bin_ns  # from an edge of bins to the samples
         self._held_ns = 0  # the length of time for which the bin before the edge has the bytes
         self._open: LaneBins | None = None  # the last bin, which may get more
 

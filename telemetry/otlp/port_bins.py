@@ -11,14 +11,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..gnmi.rows import text_column
-from .lanes import LaneBins, Missed, SampledLane, at_end, width_of
+from .lanes import LaneBins, Missed, SampledLane, at_end
+from .points import Ints
 from .series import MetricSeries
 from .speeds import Speeds
 from .steps import SeriesSteps
+from .widths import LearnedWidth, width_of
 
 DIRECTIONS = {"in_bytes": "in", "out_bytes": "out"}
 MOST_LANES = 8192
-LEARNED = 16  # intervals from which the width is determined
+LEARNED = 16  # intervals from which the width is determined; twice as many, and so on, while it is not sure
+MOST_LEARNED = 128  # intervals after which it is determined in any case
 WIDEST_NS = 10**9  # less frequent samples do not become bins
 OTHERS = 64  # successive intervals that are all too long for a bin, or under half a width
 
@@ -49,7 +52,7 @@ class _PortTotal:
     infrequent."""
 
     name: SwitchLane
-    held: list[SeriesSteps] = field(default_factory=list)
+    held: SeriesSteps | None = None
     lane: SampledLane | None = None
     end_ns: int = 0  # end of the last step
     not_before_ns: int = 0  # the end of the bins of the previous run
@@ -87,7 +90,7 @@ class PortBins:
     def take(self, steps: SeriesSteps) -> PlacedSteps:
         """Distribute steps that are sorted by series and time."""
         placed = PlacedSteps()
-        is_short = steps.ts_ns - steps.begin_ns <= WIDEST_NS
+        is_short = steps.intervals <= WIDEST_NS
         stay = np.zeros(len(steps), bool)  # too infrequent for bins; in one go, as there may be many of one point
         begins = np.ones(len(steps), bool)  # within a series, each step begins where the previous one ended
         begins[1:] = (steps.series[1:] != steps.series[:-1]) | (steps.begin_ns[1:] != steps.ts_ns[:-1])
@@ -120,26 +123,24 @@ class PortBins:
                 return
         total.end_ns = int(part.ts_ns[-1])
         if total.lane is None:
-            total.held.append(part)
-            widths = np.concatenate([one.ts_ns - one.begin_ns for one in total.held])
-            if len(widths) >= LEARNED or (widths > WIDEST_NS).sum() > LEARNED // 2:
-                self._learn(total, placed)
+            held, total.held = total.held, part if total.held is None else SeriesSteps.joined([total.held, part])
+            if (width := _learned(total.held.intervals, 0 if held is None else len(held))) is not None:
+                self._begin_run(total, total.held, width, placed)
             return
         self._into_lane(total.lane, total.name, part, placed)
         if max(total.lane.too_long, total.lane.too_short) >= OTHERS:  # the switch now samples at another width
             self._end_run(total, placed)
 
-    def _learn(self, total: _PortTotal, placed: PlacedSteps) -> None:
-        """Decide what the held steps become."""
-        steps, total.held = SeriesSteps.joined(total.held), []
-        bin_ns = width_of((steps.ts_ns - steps.begin_ns)[:LEARNED])
-        if bin_ns > WIDEST_NS or len(self.lanes) >= MOST_LANES:
+    def _begin_run(self, total: _PortTotal, steps: SeriesSteps, width: LearnedWidth, placed: PlacedSteps) -> None:
+        """Make bins of the steps that were held, or rows if they are too infrequent."""
+        total.held = None
+        if width.ns > WIDEST_NS or len(self.lanes) >= MOST_LANES:
             number = int(steps.series[0])
             self._seldom[number] = self._totals.pop(number)
             placed.seldom.append(steps)
             return
         link_bps = self._speeds.of(total.name.device, total.name.port)
-        total.lane = SampledLane(bin_ns, int(steps.begin_ns[0]), link_bps, total.not_before_ns)
+        total.lane = SampledLane(width, int(steps.begin_ns[0]), link_bps, total.not_before_ns)
         self.lanes[total.name] = total.lane
         self._into_lane(total.lane, total.name, steps, placed)
 
@@ -152,8 +153,8 @@ class PortBins:
 
     def _end_run(self, total: _PortTotal, placed: PlacedSteps) -> None:
         """End a run: later steps belong to another recording of the port."""
-        if total.held:
-            self._learn(total, placed)
+        if total.held is not None:
+            self._begin_run(total, total.held, width_of(total.held.intervals), placed)
         if total.lane is None:
             return
         if (last := total.lane.close()) is not None:
@@ -172,6 +173,18 @@ class PortBins:
         """Times without bins since the last call; adjacent ones are joined."""
         found, self._missed = self._missed, []
         return found
+
+
+def _learned(intervals: Ints, before: int) -> LearnedWidth | None:
+    """The width of the bins of a total that begins with these intervals; None if it needs more of them. BEFORE is the
+    number of those that were not enough."""
+    number = LEARNED
+    while number <= len(intervals):
+        if number > before and ((width := width_of(intervals[:number])).is_sure or number >= MOST_LEARNED):
+            return width
+        number *= 2
+    is_too_long = (intervals > WIDEST_NS).sum() > LEARNED // 2 and (width := width_of(intervals)).ns > WIDEST_NS
+    return width if is_too_long else None
 
 
 def _touching(missed: list[Missed]) -> list[Missed]:

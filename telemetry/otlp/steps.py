@@ -45,6 +45,11 @@ class SeriesSteps:
         """The steps at these places."""
         return SeriesSteps(*(getattr(self, name)[at] for name in self.__annotations__))
 
+    @property
+    def intervals(self) -> Ints:
+        """The time from one point to the next, ns."""
+        return self.ts_ns - self.begin_ns
+
     def __len__(self) -> int:
         return len(self.series)
 

@@ -29,6 +29,14 @@ from mburst import open as open_store
 from mburst.__main__ import main
 
 POINTS = [(DEPTH, "Ethernet0|1", T0 + k * MS, k) for k in range(10)]
+VENDOR_TABLE = """
+about = "a switch that speaks gNMI"
+[[rows]]
+table = "queues"
+path = "/acme/port[name={port}]/class[id={queue}]"
+semantics = "max-since-last"
+gauges = { peak = "max_bytes" }
+"""
 OWN_TABLE = """
 [[rows]]
 table = "queues"
@@ -183,7 +191,7 @@ def place(authority: Authority) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
         folder = Path(name)
         (folder / "own.toml").write_text(OWN_TABLE)
-        (folder / "vendor.toml").write_text('about = "a switch that speaks gNMI"\n')
+        (folder / "vendor.toml").write_text(VENDOR_TABLE)
         for table in ("own.toml", "vendor.toml"):
             (folder / table).chmod(0o600)
         certify(folder, authority, 0)

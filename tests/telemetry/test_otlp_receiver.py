@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import itertools
+import random
 import socket
 import ssl
 import subprocess
@@ -350,6 +352,21 @@ def test_an_idle_port_is_recorded_for_as_long_as_it_is_sampled(tmp_path, capsys)
     assert main(["bursts", str(tmp_path / "store")]) == 0
     printed = capsys.readouterr().out
     assert "1 burst in 300 ms, 0.333 % of the time; " in printed and "no burst in 300 ms, 0 % of the time; " in printed
+
+
+def test_a_width_that_is_not_sure_is_noted(tmp_path):
+    """The recording of a port that is sampled at random times says that its width of bins is only the most likely one;
+    that of evenly sampled ports does not."""
+    port, noise = free_port(), random.Random(2)
+    at = list(itertools.accumulate((1 + int(noise.expovariate(1 / MS)) for _ in range(300)), initial=T0))
+    values = [(OUT_BYTES, "Ethernet0", T0 + k * MS, 1000 * k) for k in range(301)]
+    values += [(OUT_BYTES, "Ethernet1", ts_ns, 1000 * k) for k, ts_ns in enumerate(at)]
+    text = f"otlp: {{listen: '127.0.0.1:{port}'}}"
+    collected(tmp_path, text, lambda: call(port, message(values)), len(values))
+    found = query(tmp_path, "SELECT interface, notes FROM recordings WHERE ended <> '' ORDER BY interface")
+    assert [(interface, "too uneven to be sure" in notes) for interface, notes in found] == [
+        ("Ethernet0", False), ("Ethernet1", True)
+    ]  # fmt: skip
 
 
 def test_gaps_and_recordings_of_a_port(tmp_path, monkeypatch, capsys):

@@ -14,7 +14,6 @@ from otlplib import CUMULATIVE, DELTA, DEPTH, DROPS, MS, OUT_BYTES, T0, FedIntak
 
 from mburst.quality import Quality
 from mburst.telemetry.otlp import messages
-from mburst.telemetry.otlp.lanes import width_of
 from mburst.telemetry.otlp.reading import InvalidMessage
 from mburst.telemetry.otlp.speeds import Speeds
 
@@ -252,29 +251,6 @@ def test_totals_that_are_frequent_only_at_times_stay_rows():
     points = samples(totals([1000] * (len(times) - 1)), times)
     fed = FedIntake().feed(message(points[:25]), *(message([point]) for point in points[25:])).end()
     assert not fed.bins and sum(row["out_bytes"] for row in fed.rows["ports"]) == 1000 * (len(times) - 1)
-
-
-@pytest.mark.parametrize(
-    ("interval", "width"),
-    [(100_120, 100_000), (999_000, 1_000_000), (5_000_900, 5_000_000), (12_749_000, 12_750_000), (10_050, 10_000),
-     (1_003_000, 1_000_000), (13_000, 13_000), (1_024_000, 1_020_000), (100_400_000, 100_000_000), (700, 1000)],
-)  # fmt: skip
-def test_widths(interval, width):
-    import numpy as np
-
-    assert width_of(np.full(16, interval)) == width
-
-
-@settings(max_examples=200)
-@given(
-    jitter=st.lists(st.integers(-100_000, 100_000), min_size=18, max_size=18),
-    lost=st.sets(st.integers(1, 16), max_size=6),
-)
-def test_jitter_and_missing_samples_do_not_change_the_width(jitter, lost):
-    import numpy as np
-
-    times = [T0 + k * MS + jitter[k] for k in range(18) if k not in lost]
-    assert width_of(np.diff(np.array(times))) == MS
 
 
 def test_refused_points_are_reported():
