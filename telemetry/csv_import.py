@@ -12,6 +12,7 @@ nanoseconds. Any fault of a file is one MburstError with the line of the fault.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import hashlib
@@ -74,10 +75,10 @@ BLOCK_BYTES = 1 << 22
 HEADER_LIMIT = 1 << 16
 
 
-def other_kind(names: list[str]) -> str:
-    """Where a file with these columns belongs, if it is a complete file of some kind."""
+def other_kind(names: list[str], own: CsvKind) -> str:
+    """Where a file with these columns belongs, if it is a complete file of a kind other than OWN."""
     for name, kind in KINDS.items():
-        if set(kind.required) <= set(names) <= set(kind.schema.names):
+        if kind is not own and set(kind.required) <= set(names) <= set(kind.schema.names):
             return f"these are the columns of {name}: `mburst import {name}`"
     return ""
 
@@ -214,6 +215,8 @@ class CsvFile:
             text = line.decode("utf-8-sig")
         except UnicodeDecodeError:
             text = "\0"
+        if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise MburstError(f"{self._name} is UTF-16", "save it as CSV in UTF-8")
         if "\0" in text:
             raise MburstError(f"{self._name} is not a text file", "use `mburst record` for captures")
         names = [name.strip() for name in next(csv.reader(text.splitlines()[:1]), [])]
@@ -222,13 +225,14 @@ class CsvFile:
         faults += [f"has column {name} twice" for name in names if names.count(name) > 1]
         faults += [f"has no column {name}" for name in self._kind.required if name not in names]
         if faults:
-            hint = other_kind(names) or f"the first line names the columns: {', '.join(known)}"
+            hint = other_kind(names, self._kind) or f"the first line names the columns: {', '.join(known)}"
             raise MburstError(f"{self._name} {faults[0]}", hint)
         return names
 
     def _first_line(self) -> bytes:
+        """The first line with its end, as far as there is one: of LF, CR or CR LF, as Arrow takes them."""
         with self._text.open() as file:
-            return file.readline(HEADER_LIMIT)
+            return next(iter(file.read(HEADER_LIMIT).splitlines(keepends=True)), b"")
 
     def _blocks(self) -> Iterator[pa.RecordBatch]:
         """The rows, in parts; columns that the file lacks are NULL or empty text."""

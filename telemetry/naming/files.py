@@ -15,6 +15,8 @@ KNOWN = "CSV, the format of /etc/hosts, `kubectl get pods,services -A -o json`, 
 def names_in(text: str, file: str) -> NameList:
     """Returns the names in TEXT, the content of FILE. Raises UsageError."""
     text = text.removeprefix("\ufeff")
+    if not text.strip():  # such as the output of a command that failed: it would end the names read before
+        raise UsageError(f"{file} is empty", "`mburst names STORE --remove ORIGIN` ends the names of a source")
     first = next((line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
     if first[:1] in ("{", "["):
         return _of_json(text, file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from typing import NamedTuple
 
 from ...errors import UsageError
@@ -45,10 +46,15 @@ def canonical(text: str) -> str:
             f"invalid address {text!r}", "examples: 10.1.7.3, 10.1.7.0/24, 2001:db8::/32, 02:00:00:00:00:01"
         ) from None
     if network.prefixlen == network.max_prefixlen:
-        return str(network.network_address)
+        return _as_recorded(network.network_address)
     if "/" in text and ipaddress.ip_address(text.strip().partition("/")[0]) != network.network_address:
         raise UsageError(f"invalid network {text!r}: address bits beyond the prefix", f"write {network}")
     return str(network)
+
+
+def _as_recorded(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    """Returns an address in the form of the engine, which writes an IPv4 address within IPv6 with dots."""
+    return socket.inet_ntop(socket.AF_INET if address.version == 4 else socket.AF_INET6, address.packed)
 
 
 def is_address(text: object) -> bool:

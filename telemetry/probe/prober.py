@@ -166,6 +166,7 @@ class Prober:
         """Receive the answers that still come in time, then settle everything."""
         deadline = time.monotonic_ns() + self.plan.timeout_ns
         while any(path.exchanges.waiting for path in self._each()) and time.monotonic_ns() < deadline:
+            alive.beat()
             self._pacer.run(_NOTHING_DUE, min(deadline, time.monotonic_ns() + _AHEAD_NS))
             self._settle(take, time.monotonic_ns() - self.plan.timeout_ns)
         self._settle(take, 2**63 - 1)

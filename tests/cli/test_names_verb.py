@@ -74,6 +74,28 @@ def test_control_characters_in_names_are_escaped(ask: Ask, monkeypatch: pytest.M
     assert "'=1+1" in ask("--csv")[1]
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "standard input is empty (`mburst names STORE --remove"),
+        ("\n \n", "standard input is empty"),
+        ("address,name\n10.0.0.2,caf\udce9\n", "standard input: not text in UTF-8"),
+        (None, "standard input is closed"),
+    ],
+    ids=repr,
+)
+def test_a_command_that_failed_ends_no_names(
+    content: str | None, message: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kubectl … | mburst names STORE -`, if kubectl prints nothing."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("address,name\n10.0.0.1,db-1\n"))
+    assert ask("-")[0] == 0
+    monkeypatch.setattr(sys, "stdin", content if content is None else io.StringIO(content))
+    code, out, err = ask("-")
+    assert code != 0 and not out and message in err and err.count("\n") == 1
+    assert [row["until_ns"] for row in json.loads(ask("--json")[1])] == [None]
+
+
 def test_recorded_hosts_name_their_addresses(ask: Ask) -> None:
     assert ask("recorded") == (0, "recorded: 1 name (recorded)\n", "")
     [row] = json.loads(ask("--json")[1])

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bounded import next_line
 from calm import Attempts
 from ports import free_port
 from storelib import rows, write
@@ -38,8 +39,7 @@ class Reflecting:
         self.process = subprocess.Popen(
             [*MBURST, "reflect", "--listen", self.where, *arguments], stdout=subprocess.PIPE, text=True
         )
-        assert self.process.stdout
-        self.first = self.process.stdout.readline()
+        self.first = next_line(self.process)
 
     def end(self, number: int) -> tuple[int, str]:
         self.process.send_signal(number)
@@ -324,8 +324,9 @@ def test_times_of_one_store_are_compared(stores, capsys):
 @pytest.mark.parametrize(
     "more, code, message",
     [
-        (["--a", "dst=nobody"], 1, "nothing to compare: A has no probes"),
-        (["--a", "dst=nobody", "--b", "dst=nobody"], 1, "nothing to compare: A and B have no probes"),
+        (["--a", "dst=nobody"], 1, "no probe with dst=nobody (`mburst sql"),
+        (["--a", "since=2030-01-01"], 1, "nothing to compare: A has no probes"),
+        (["--both", "since=2030-01-01"], 1, "nothing to compare: A and B have no probes"),
         (["--a", "color=red"], 2, "not KEY=VALUE"),
         (["--b", "since=x"], 2, "invalid time"),
         (["--slow", "x"], 2, "duration"),

@@ -156,7 +156,8 @@ QUEUE = b"device,port,queue,window_start_ns,ts_ns,max_bytes,dropped_packets,sema
         ("probes", b"src;dst;tx_ns\n", "unknown column 'src;dst;tx_ns'"),
         ("probes", b"src,dst,tx_ns,colour\n", "unknown column 'colour'"),
         ("probes", b"src,dst,tx_ns,batch\n", "unknown column 'batch'"),
-        ("probes", b"src,dst,tx_ns,src\n", "has column src twice"),
+        ("probes", b"src,dst,tx_ns,src\n", "has column src twice (the first line names the columns: seq, src"),
+        ("probes", "src,dst,tx_ns\n".encode("utf-16"), "is UTF-16 (save it as CSV in UTF-8)"),
         ("probes", LEAST + b"a,b,%d\na,b,soon\n" % NOW, "line 3: tx_ns must be a whole number: 'soon'"),
         ("probes", LEAST + b"a,b,1.5e9\n", "line 2: tx_ns must be a whole number"),
         ("probes", LEAST + b"a,b,%d0\n" % NOW, "line 2: tx_ns must be a whole number"),
@@ -197,6 +198,18 @@ def test_line_ends_byte_order_marks_and_blank_lines_do_not_matter() -> None:
         b'"src","dst",tx_ns\n"a",b,%d\n\nc,d,"%d"\n\n',
     ):
         assert [{**row, "batch": ""} for row in load(text % (NOW, NOW))[1]] == [{**row, "batch": ""} for row in rows]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"], ids=repr)
+def test_no_row_is_lost_whatever_ends_the_lines(end: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CR alone too: in a file of any size, and without an end of its last line."""
+    monkeypatch.setattr(csv_import, "BLOCK_BYTES", 4096)
+    for count in (1, 2, 5000):
+        lines = [b"src,dst,tx_ns", *(b"a,b,%d" % (NOW + n) for n in range(count))]
+        for last in (b"", end):
+            summary, rows = load(end.join(lines) + last)
+            assert summary.rows == count
+            assert [row["tx_ns"] for row in rows] == list(range(NOW, NOW + count))
 
 
 def test_a_header_alone_is_a_file_without_rows() -> None:

@@ -11,7 +11,7 @@ from dnslib import answering
 from mburst.errors import MburstError, UsageError
 from mburst.telemetry.naming.files import names_in
 from mburst.telemetry.naming.reverse_dns import ask
-from mburst.telemetry.naming.rows import NamedPrefix
+from mburst.telemetry.naming.rows import NamedPrefix, canonical
 
 CSV = """address,name,service,rack,owner,from,until
 # a comment
@@ -149,6 +149,19 @@ def test_consul() -> None:
         "consul",
         [NamedPrefix("10.0.0.1", "n1", "db, cache", "r7"), NamedPrefix("10.9.0.2", "n2", "db")],
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("::FFFF:A00:1", "::ffff:10.0.0.1"),
+        ("::ffff:10.0.0.1/128", "::ffff:10.0.0.1"),
+        ("2001:0DB8::1", "2001:db8::1"),
+        ("10.0.0.1/32", "10.0.0.1"),
+    ],
+)
+def test_addresses_are_written_as_the_engine_does(text: str, stored: str) -> None:
+    assert canonical(text) == stored
 
 
 def test_reverse_dns() -> None:

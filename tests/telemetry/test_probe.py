@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
+from bounded import next_line
 from ports import free_port
 from waiting import beside
 
@@ -66,7 +67,7 @@ def reflecting(delay: str) -> Iterator[int]:
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout and "reflecting" in process.stdout.readline()
+            assert "reflecting" in next_line(process)
             yield port
         finally:
             process.terminate()
@@ -290,6 +291,18 @@ def test_a_silent_target_gives_rows():
     with answering(lambda sock, data, peer: None) as port:
         rows, counts, lines = probed(port, count=20)
     assert (counts.lost, lines, rows["rx_ns"].null_count) == (20, [], 20)
+
+
+def test_waiting_for_answers_gives_signs_of_life(monkeypatch):
+    """A timeout may be longer than the silence after which `mburst run` kills a part that hangs."""
+    signs: list[bool] = []
+    ended: list[bool] = []
+    probe = Prober._probe
+    monkeypatch.setattr(Prober, "_probe", lambda self, take: (probe(self, take), ended.append(True)))
+    monkeypatch.setattr("mburst.telemetry.probe.prober.alive.beat", lambda: signs.append(bool(ended)))
+    with answering(lambda sock, data, peer: None) as port:
+        probed(port, count=1)
+    assert signs[0] is False and signs[-1] is True
 
 
 def test_a_restarted_reflector_is_counted():
