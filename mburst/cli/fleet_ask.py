@@ -69,7 +69,7 @@ def days_of(arguments: argparse.Namespace) -> AskedDays:
 def run(arguments: argparse.Namespace) -> int:
     """Run a query, or list the named ones."""
     from ..fleet.asking import opened
-    from ..fleet.plan import read_inventory
+    from ..fleet.inventory import read_inventory
     from ..fleet.target import open_target
     from ..sql import questions
     from ..sql.damage import readable

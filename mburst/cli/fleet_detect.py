@@ -73,7 +73,8 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(arguments: argparse.Namespace) -> int:
     """Plan, detect, and list the partitions."""
     from ..fleet.detect import detect_day
-    from ..fleet.plan import day_of, plan, read_inventory
+    from ..fleet.inventory import read_inventory
+    from ..fleet.plan import day_of, plan
     from ..fleet.receipts import DamagedReceipt, list_receipts
     from ..fleet.results import open_results
     from ..fleet.target import open_target

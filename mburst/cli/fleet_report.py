@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Compute, draw and write the pages, and print the names of the files."""
     from ..api.naming import known_names
     from ..fleet.asking import opened
-    from ..fleet.plan import read_inventory
+    from ..fleet.inventory import read_inventory
     from ..fleet.reporting import write_report
     from ..fleet.target import open_target
 

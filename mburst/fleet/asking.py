@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..agent.schedule.reports import last_period
 from ..errors import MburstError, UsageError
 from ..sql import resulting
-from .plan import DAY_NS, HostOf, date_of, day_of, start_of
+from .inventory import HostOf
+from .plan import DAY_NS, date_of, day_of, start_of
 from .results import (
     PORT_TABLES,
     TABLES,

@@ -90,7 +90,9 @@ def _folder(scratch: str | None) -> Iterator[str]:
         with tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch, ignore_cleanup_errors=True) as folder:
             yield folder
     except OSError as error:
-        raise MburstError(f"{error.filename}: {error.strerror}", "--scratch names another folder") from error
+        raise MburstError(
+            f"{error.filename or 'temporary files'}: {error.strerror}", "--scratch names another folder"
+        ) from error
 
 
 @contextmanager

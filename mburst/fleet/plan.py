@@ -8,7 +8,6 @@ digest only while the recording may still get an end in the day or after it."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from collections import defaultdict
@@ -16,8 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import __version__
 from ..analysis.bursts.find import BurstDefinition
@@ -26,6 +24,7 @@ from ..sql.format.filenames import SealedName
 from ..typed import is_typed
 from ..units import format_time
 from . import LEVELS
+from .inventory import HostOf
 from .receipts import (
     DamagedReceipt,
     Receipt,
@@ -49,15 +48,6 @@ SWITCH, LINKS = "queues", "links"  # tables of switches: drops during bursts, fo
 PROBES = "probes"  # verdicts need rows in this table
 INVESTIGATED = (PROBES, "gaps", "ports", SWITCH, LINKS)  # tables that verdicts need in addition to those of detection
 _THREADS = 16  # threads that read receipts
-
-
-class HostOf(NamedTuple):
-    """A host of a rack, with its service and address, if they are known."""
-
-    rack: str
-    host: str
-    service: str = ""
-    address: str = ""
 
 
 @dataclass(frozen=True)
@@ -207,39 +197,6 @@ def date_of(ts_ns: int) -> str:
 def start_of(date: str) -> int:
     """Returns the start of a date (UTC) in Unix nanoseconds."""
     return int(datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 10**9
-
-
-def read_inventory(path: Path) -> set[HostOf]:
-    """Returns the hosts in a CSV file. It has the columns rack and host, optionally service and address, and may have
-    others. Raises MburstError, and UsageError."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.DictReader(file)
-            if not {"rack", "host"} <= set(rows.fieldnames or ()):
-                raise UsageError(f"{path}: no columns rack and host", "the first line of the file names its columns")
-            if twice := next((name for name in HostOf._fields if (rows.fieldnames or []).count(name) > 1), None):
-                raise UsageError(f"{path}: two columns {twice}", "leave one of them out")
-            found = {_listed(row, f"{path}:{rows.line_num}") for row in rows if any(filter(None, row.values()))}
-    except OSError as error:
-        raise MburstError(f"{path}: cannot read: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise MburstError(f"{path}: not a CSV file in UTF-8") from error
-    once: set[tuple[str, str]] = set()
-    for of in sorted(found):
-        if of[:2] in once:
-            raise UsageError(f"{path}: host {of.host} of rack {of.rack} has two services or addresses", "list it once")
-        once.add(of[:2])
-    return found
-
-
-def _listed(row: dict[str | Any, str | Any], where: str) -> HostOf:
-    """Returns the host in a line of an inventory; the key None has cells without a column. Raises UsageError."""
-    if None in row:
-        raise UsageError(f"{where}: more cells than columns", "put quotes around text with commas")
-    rack, host, service, address = ((row.get(name) or "").strip() for name in HostOf._fields)
-    if not (rack and host):
-        raise UsageError(f"{where}: no rack or no host", "give both, or remove the line")
-    return HostOf(rack, host, service, address)
 
 
 def plan(

@@ -68,6 +68,11 @@ class PartitionName(NamedTuple):
         """The key of the partition's plan."""
         return f"{PARTITIONS}/{self.folder}/{self.stem}{_PLAN}"
 
+    @classmethod
+    def of_plan(cls, key: str) -> PartitionName:
+        """Returns the partition with the plan KEY."""
+        return _partition(key.split("/")[1].removeprefix("date="), key, _PLAN)
+
     @property
     def record_key(self) -> str:
         """The key of the partition's record."""

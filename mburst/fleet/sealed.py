@@ -17,7 +17,7 @@ from ..files import plain_name
 from ..sql import aside, locks
 from ..sql.damage import DamagedFile
 from ..sql.disk import failing_as_one_line
-from ..sql.format.filenames import SealedName, Segment
+from ..sql.format.filenames import LONGEST_HOST, SealedName, Segment, may_be_cut, without_escape
 from ..sql.format.hotlog import LogHeader, read_beginning, read_log
 from ..sql.segments import (
     SECOND_COPY,
@@ -29,7 +29,7 @@ from ..sql.segments import (
     list_sealed,
     second_copies,
 )
-from ..sql.tables import LISTING
+from ..sql.tables import LISTING, columns
 
 UNNAMED = "unknown"  # the default of `mburst record` for host and rack
 RECORDED = ("bins", "sources")  # tables that need a row of `recordings`
@@ -49,12 +49,8 @@ class HostName(NamedTuple):
 
 
 NO_NAME = HostName("", "")
-
-
-def is_named(name: HostName) -> bool:
-    """Whether a fleet can take the data of this host. It cannot take data under the default names, which recordings
-    have if no names are given."""
-    return UNNAMED not in name
+CUT = f"names of files have at most {LONGEST_HOST} bytes of a host"  # why a fleet does not take the data of a host
+NO_NAMES = "a fleet needs names"  # likewise
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ def key_of(path: Path) -> str:
 class HostFiles:
     """The files that a store has of a host. `hot_ns` has the earliest times of measurements that are not sealed, or
     wait. `recorded`: whether a recorder may be running. `set_aside` are sealed files that `mburst repair` moved
-    away."""
+    away. `cut`: whether its name may be only the beginning of that of a host, or of several."""
 
     name: HostName
     files: list[SealedTableFile] = field(default_factory=list)
@@ -88,6 +84,20 @@ class HostFiles:
     waiting: list[SealedTableFile] = field(default_factory=list)
     hot_ns: list[int] = field(default_factory=list)
     recorded: bool = False
+    cut: bool = False
+
+    @property
+    def refused(self) -> str:
+        """Why a fleet cannot take the data of this host, or ''. It cannot take data under the default names, which
+        recordings have if no names are given, or under a name that other hosts may have, too."""
+        if UNNAMED in self.name:
+            return NO_NAMES
+        return CUT if self.cut else ""
+
+    @property
+    def shown(self) -> str:
+        """The host and its rack, for messages."""
+        return str(self.name._replace(host=f"{without_escape(self.name.host)}…") if self.cut else self.name)
 
     def until_ns(self) -> int:
         """Returns the time before which every measurement of the host is in `files`, or damaged. Later rows may be in
@@ -133,6 +143,7 @@ def list_hosts(store: Path, tables: Collection[str], own: HostName) -> dict[Host
         _note_hot(table, found[table].logs, hosts)
     for host in hosts.by_name.values():
         host.recorded = recorded
+        host.cut = hosts.is_cut(host)
     return hosts.by_name
 
 
@@ -212,6 +223,20 @@ def _sealed_recordings(path: Path) -> list[str]:
         return []
 
 
+def _hosts_in(of: SealedTableFile) -> set[str]:
+    """Returns the hosts of the rows of a sealed file; none if it is damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if "host" not in {column.name for column in columns(of.table)}:
+        return set()
+    try:
+        return {*pq.read_table(plain_name(of.file.path), columns=["host"], partitioning=None).column(0).to_pylist()}
+    except (OSError, pa.ArrowException) as error:
+        shortage.refuse(error, f"{of.file.path}: cannot read")
+        return set()
+
+
 def _note_hot(table: str, logs: dict[Path, Segment], hosts: _Hosts) -> None:
     """Note from which time on the hot logs of TABLE have rows."""
     for path, segment in logs.items():
@@ -221,13 +246,16 @@ def _note_hot(table: str, logs: dict[Path, Segment], hosts: _Hosts) -> None:
         begun_ns = segment.start_ns if first_ns is None else min(segment.start_ns, first_ns)
         for host in hosts.holding(table, about, segment):
             host.hot_ns.append(begun_ns)
+            hosts.in_headers.setdefault(host.name, set()).update({about.host} if about and about.host else ())
 
 
 class _Hosts:
-    """The hosts of a store, created on demand."""
+    """The hosts of a store, created on demand. `in_headers` are the whole names in the headers of hot logs."""
 
     def __init__(self, own: HostName, found: dict[str, _TableFiles]) -> None:
         self.by_name: dict[HostName, HostFiles] = {}
+        self._in_names: set[HostName] = set()  # of files
+        self.in_headers: dict[HostName, set[str]] = {}
         self._own = _complete(own, found)
 
     def of(self, table: str, rack: str, host: str) -> HostFiles:
@@ -238,7 +266,20 @@ class _Hosts:
             raise UsageError(
                 f"the files of table {table} have no {lacking[2:]}", f"give {lacking} NAME: they are shipped as its own"
             )
+        if host:
+            self._in_names.add(name)
         return self.by_name.setdefault(name, HostFiles(name))
+
+    def is_cut(self, found: HostFiles) -> bool:
+        """Returns whether FOUND has files of other hosts, whose names begin with its name, or may have. A writer has
+        one host, so one of its files is read."""
+        if found.name not in self._in_names or not may_be_cut(found.name.host):
+            return False
+        of_writers: dict[str, set[str]] = {}
+        for of in (*found.files, *found.waiting):
+            if of.file.name.segment.host and not of_writers.get(of.file.name.segment.writer):
+                of_writers[of.file.name.segment.writer] = _hosts_in(of)
+        return self.in_headers.get(found.name, set()).union(*of_writers.values()) != {found.name.host}
 
     def holding(self, table: str, about: LogHeader | None, segment: Segment) -> Iterable[HostFiles]:
         """Returns the hosts whose rows a hot log may have: one, or, if its header is damaged, all with that name."""

@@ -20,6 +20,7 @@ from .. import __version__
 from ..analysis.bursts.find import BurstDefinition
 from ..errors import MburstError, UsageError
 from ..sql import StoreFolder, damage, disk, verified
+from ..sql.format.filenames import LONGEST_HOST
 from ..sql.segments import FileSelection, damaged_file, list_sealed
 from ..sql.shipped import SHIPPED_TABLES
 from ..sql.store import MARKER
@@ -29,7 +30,7 @@ from . import LEVELS, receipts
 from .ledger import ShipLedger
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile
 from .results import is_results
-from .sealed import MEASURED, NO_NAME, HostFiles, HostName, SealedTableFile, is_named, key_of, list_hosts
+from .sealed import CUT, MEASURED, NO_NAME, HostFiles, HostName, SealedTableFile, key_of, list_hosts
 from .target import FleetTarget, TargetError
 
 MOST_FILES = 1000  # most files of a receipt; if it is lost, they are found again with one request each
@@ -180,9 +181,9 @@ def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> It
     """Yields the files of each host that may be shipped, after sealing what dead writers left. Raises the same as
     `ship`."""
     _seal(store, done)
-    for name, found in sorted(list_hosts(store.path, {*settings.tables, "recordings"}, settings.own).items()):
-        if not is_named(name):
-            done.troubles.append(_unnamed(found))
+    for _, found in sorted(list_hosts(store.path, {*settings.tables, "recordings"}, settings.own).items()):
+        if found.refused:
+            done.troubles.append(_refusal(found))
         else:
             yield found
 
@@ -212,11 +213,18 @@ def _seal(store: StoreFolder, done: Shipped) -> None:
         done.troubles.append(error)
 
 
-def _unnamed(found: HostFiles) -> MburstError:
+def _refusal(found: HostFiles) -> MburstError:
     count = len(found.files) + len(found.waiting)
     what = format_count(count, "file is", "files are") if count else "its recording is"
+    message = f"{found.shown}: {what} not shipped: {found.refused}"
+    if found.refused == CUT:
+        return MburstError(
+            message,
+            f"give --host a name of at most {LONGEST_HOST} bytes to `mburst record` (a letter outside A-Z and a-z "
+            "counts three for each of its own), and record into a new store",
+        )
     return MburstError(
-        f"{found.name}: {what} not shipped: a fleet needs names",
+        message,
         "give --host and --rack to `mburst record` (in mburst.toml: host and rack), `racks` in the file of "
         "`mburst collect`, and record into a new store",
     )

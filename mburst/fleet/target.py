@@ -112,6 +112,8 @@ def open_target(address: str | os.PathLike[str]) -> FleetTarget:
     is created by the first object. Raises UsageError for an invalid address (without the address if it may contain a
     secret), and MburstError if a library is missing."""
     text = os.fspath(address)
+    if not text:
+        raise UsageError("an empty name of a target", EXAMPLES)
     if not files.is_address(text):
         from .folder import FolderTarget
 

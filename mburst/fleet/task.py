@@ -55,20 +55,20 @@ class PartitionOutcome(NamedTuple):
 
 def carry_out(target_address: str, results_address: str, plan_key: str, scratch: str | None = None) -> PartitionOutcome:
     """Detect the partition with the plan PLAN_KEY in the results. Copies of files are below SCRATCH (None: the folder
-    of temporary files) for this time. Raises MburstError if the plan cannot be read. Any other error is in the outcome
-    and affects only this partition."""
+    of temporary files) for this time. Raises MburstError if an address cannot be opened. Any other error is in the
+    outcome and affects only this partition."""
     target, results = open_target(target_address), open_target(results_address)
-    plan = read_plan(results, plan_key)
     begun, used = time.monotonic(), time.process_time()
-    error, record = "", None
+    error, plan, record = "", None, None
     try:
+        plan = read_plan(results, plan_key)
         with tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch) as folder:
             found = _detect(target, plan, Path(folder))
             verdicts = _verdicts(target, plan, Path(folder))
         record = put(results, plan, found, time.process_time() - used, verdicts=verdicts)
     except Exception as failure:  # of any kind, from any library: the other partitions do not depend on this one
         error = _in_one_line(failure)
-    name = plan.name
+    name = PartitionName.of_plan(plan_key)
     return PartitionOutcome(
         name.date,
         name.rack,
@@ -76,8 +76,8 @@ def carry_out(target_address: str, results_address: str, plan_key: str, scratch:
         error,
         bool(record and record.complete),
         record.rows["bursts"] if record else 0,
-        len(plan.fetched),
-        plan.size,
+        len(plan.fetched) if plan else 0,
+        plan.size if plan else 0,
         round(time.process_time() - used, 3),
         round(time.monotonic() - begun, 3),
         record.rows.get("port_bursts", 0) if record else 0,

@@ -33,12 +33,14 @@ FROM (  -- work for each bin takes most of the time: the rest is done for few ro
     FROM widened GROUP BY lane, clock_epoch, hour, step)
 GROUP BY lane, clock_epoch, hour, least(step, 20);
 
+CREATE OR REPLACE TEMP TABLE recorded_times AS SELECT recording_id, clock_epoch, start_ns, end_ns FROM recorded;
+
 CREATE OR REPLACE TEMP TABLE recorded_hours AS
 WITH within AS (
     SELECT lane, clock_epoch, lanes.bin_ns, start_ns AS begun_ns,
            greatest(start_ns, getvariable('span_since_ns')) AS start_ns, least(end_ns, getvariable('span_until_ns')) AS end_ns
-    FROM recorded JOIN (SELECT recording_id, lane, bin_ns FROM lanes) AS lanes USING (recording_id)
-    WHERE bin_start(recorded.start_ns, lanes.bin_ns) < getvariable('span_until_ns') AND end_ns > getvariable('span_since_ns')
+    FROM recorded_times AS own JOIN (SELECT recording_id, lane, bin_ns FROM lanes) AS lanes USING (recording_id)
+    WHERE bin_start(own.start_ns, lanes.bin_ns) < getvariable('span_until_ns') AND end_ns > getvariable('span_since_ns')
 ), hours AS (
     SELECT *, bin_start(begun_ns, bin_ns) AS first_ns,
            unnest(range(bin_start(greatest(bin_start(begun_ns, bin_ns), getvariable('span_since_ns')), 3600000000000),
@@ -53,6 +55,8 @@ SELECT lane, clock_epoch, hour_ns, greatest(start_ns, hour_ns) AS from_ns,
        bins - CASE WHEN first_ns >= greatest(hour_ns, getvariable('span_since_ns')) AND first_ns < hour_ns + 3600000000000
               THEN 1 ELSE 0 END AS pairs
 FROM hours;
+
+CREATE OR REPLACE TEMP TABLE recorded_bursts AS FROM received_parts('bursts', 'recorded_times');
 
 -- The bins and the time of bursts, in the hours in which they lie: a burst that crosses the end of an hour, or an edge
 -- of the span, counts on both sides, each with its part. So no hour has more bytes in bursts than in total. Bins are

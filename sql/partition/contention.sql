@@ -1,12 +1,12 @@
 -- For how long in each hour how many hosts of a rack were in a burst at once, and how many were recorded. Only bursts
 -- that a host receives count, on any of its interfaces; bursts that it sends do not. A switch port stands in for the
 -- host behind it (under its own name if no link names the host) while that host has no recording of what it receives
--- there. Reads the tables that bursts.sql creates.
+-- there. Reads the tables that bursts.sql and cells.sql create.
 WITH heard AS (
     SELECT rack, receiver AS host, start_ns, end_ns, 1 AS hosts, 0 AS bursting
-    FROM (SELECT recording_id, start_ns, end_ns FROM recorded) JOIN lanes USING (recording_id) WHERE receiver IS NOT NULL
+    FROM (SELECT recording_id, start_ns, end_ns FROM recorded_times) JOIN lanes USING (recording_id) WHERE receiver IS NOT NULL
     UNION ALL
-    SELECT rack, receiver, start_ns, end_ns, 0, 1 FROM bursts WHERE receiver IS NOT NULL
+    SELECT rack, receiver, start_ns, end_ns, 0, 1 FROM recorded_bursts WHERE receiver IS NOT NULL
 ), reached AS (
     SELECT *, max(end_ns) OVER earlier AS reached_ns FROM heard
     WINDOW earlier AS (PARTITION BY rack, host, bursting ORDER BY start_ns, end_ns

@@ -12,7 +12,7 @@ WITH hot AS (
 ), placed AS (  -- whether the bins before and after it were recorded
     SELECT hot.*, ts_ns > bin_start(start_ns, hot.bin_ns) AS follows, ts_ns + hot.bin_ns < end_ns AS is_followed
     FROM hot JOIN (SELECT recording_id, lane FROM lanes) USING (lane)
-    JOIN (SELECT recording_id, clock_epoch, start_ns, end_ns FROM recorded) USING (recording_id, clock_epoch)
+    JOIN recorded_times USING (recording_id, clock_epoch)
 ), following AS (
     SELECT lane, clock_epoch, bin_start(ts_ns, 3600000000000) AS hour_ns, count(*) AS hot_bins,
            count(*) FILTER (after_hot) AS hot_hot, count(*) FILTER (follows AND NOT after_hot) AS cold_hot

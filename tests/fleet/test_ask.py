@@ -8,11 +8,14 @@ import json
 import shutil
 
 import pytest
-from fleetlib import DATES, HOSTS, detected, files
+from fleetlib import DATES, HOSTS, detected, files, rows, shipped
+from racklib import DAY, FULL, HOUR, MS, START, fill
+from storelib import write
 
 from mburst.__main__ import main
+from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.model import stats
-from mburst.sql import questions
+from mburst.sql import StoreFolder, questions
 
 
 @pytest.fixture
@@ -152,3 +155,22 @@ def test_json(done, capfd):
     assert main(["fleet", "ask", str(done), "8", "--day", DATES[0], "--json"]) == 0
     rows = json.loads(capfd.readouterr().out)
     assert rows and set(rows[0]) == {"rack", "hour_ns", "hosts_at_once", "ns", "share", "p90", "buffer_share"}
+
+
+def test_wide_bins_contend_only_where_they_were_recorded(tmp_path, capfd):
+    """A burst in seconds of the clock: of the host, 300 ms were recorded. The next day's rows make the day whole."""
+    store = StoreFolder.create(tmp_path / "store")
+    for host, first, last, wire in (("a", 500, 800, FULL), ("b", 0, 3000, 100)):
+        name = {"recording_id": f"of-{host}", "host": host}
+        times = {"start_ns": START + first * MS, "end_ns": START + last * MS - 1, "written_ns": START + 5000 * MS}
+        write(store, "recordings", {**name, **times, "packets": last - first, "bytes": 1, "backend": "afpacket"})
+        write(store, "bins", *({**name, "ts_ns": START + ms * MS, "wire_bytes": wire} for ms in range(first, last)))
+        fill(store, {host: []}, start=START + 2 * DAY, length=HOUR)
+    shipped(store, tmp_path / "target")
+    wide, answers = BurstDefinition(bin_ns=1000 * MS, threshold=0.2), []
+    for split in ("auto", "host"):
+        detected(tmp_path / "target", tmp_path / split, DATES[0], split=split, definition=wide)
+        found, _ = ask(capfd, tmp_path / split, "contention", "--day", DATES[0])
+        answers.append({int(row["hosts_at_once"]): int(row["ns"]) // MS for row in found})
+    assert not rows(tmp_path / "host", "contention")
+    assert answers == [{0: 2700, 1: 300}] * 2

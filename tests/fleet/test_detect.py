@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fleetlib import DATES, HOSTS, detected, files, of_whole, plain, rows, shipped
+from fleetlib import DATES, HOSTS, detected, files, inside, of_whole, plain, rows, shipped
 from racklib import DAY, START, fill
 from s3lib import BUCKET
 from waiting import wait_for
@@ -29,7 +29,7 @@ from mburst.errors import MburstError, UsageError
 from mburst.fleet import plan as planning
 from mburst.fleet import task
 from mburst.fleet.detect import local
-from mburst.fleet.plan import HostOf, read_inventory
+from mburst.fleet.inventory import HostOf, read_inventory
 from mburst.fleet.receipts import read_receipts, write_receipt
 from mburst.fleet.results import TABLES, PartitionName, read_record
 from mburst.fleet.target import open_target
@@ -124,6 +124,21 @@ def test_a_damaged_file_costs_its_partition_and_is_named(
     assert main(list(map(str, words))) == 0
     out = capfd.readouterr().out
     assert "2026-11-20: 2 partitions detected, 0 failed, 1 done before" in out and out.count("\n") == 4
+
+
+def test_a_plan_that_cannot_be_read_costs_its_partition(target: Path, tmp_path: Path) -> None:
+    """On Spark, an exception would end the job after four attempts."""
+    spoilt = []
+
+    def spoiling(place: str, results: str, keys: list[str], progress: Any) -> Any:
+        (tmp_path / keys[0]).write_text("{}")
+        spoilt.append(keys[0])
+        return inside(place, results, keys, progress)
+
+    found = {of.name: of.error for of in detected(target, tmp_path, DATES[0], engine=spoiling).outcomes}
+    assert len(found) == 3
+    assert [name.plan_key for name, error in found.items() if "not the plan of a partition" in error] == spoilt
+    assert list(found.values()).count("") == 2
 
 
 def test_bins_without_their_recording_are_an_error(target: Path, tmp_path: Path) -> None:
@@ -236,6 +251,30 @@ def test_no_line_of_an_inventory_is_silently_left_out(tmp_path: Path, lines: str
 def test_an_inventory_may_have_blank_lines_and_cells(tmp_path: Path) -> None:
     (tmp_path / "hosts.csv").write_text("rack,host,service,floor\n\n r1, a ,,2\n,,,\nr1,b,web,\n")
     assert read_inventory(tmp_path / "hosts.csv") == {HostOf("r1", "a"), HostOf("r1", "b", "web")}
+
+
+@pytest.mark.parametrize(
+    ("address", "stored"),
+    [
+        ("2001:0DB8:0:0::1", "2001:db8::1"),
+        ("::FFFF:10.0.0.1", "::ffff:10.0.0.1"),
+        ("10.0.0.1/32", "10.0.0.1"),
+        ("02-00-0A-00-00-01", "02:00:0a:00:00:01"),
+    ],
+)
+def test_addresses_of_an_inventory_have_the_form_of_the_store(tmp_path: Path, address: str, stored: str) -> None:
+    """Otherwise no sender would be found to have the service."""
+    (tmp_path / "hosts.csv").write_text(f"rack,host,service,address\nr1,a,web,{address}\n")
+    assert read_inventory(tmp_path / "hosts.csv") == {HostOf("r1", "a", "web", stored)}
+
+
+@pytest.mark.parametrize(
+    "address", ["10.0.0.0/24", "10.0.0.1/24", "a.example.com", "10.0.0.1 10.0.0.2", "fe80::1%eth0"]
+)
+def test_an_inventory_with_another_address_is_refused(tmp_path: Path, address: str) -> None:
+    (tmp_path / "hosts.csv").write_text(f"rack,host,address\nr1,a,{address}\n")
+    with pytest.raises(UsageError, match=r"hosts\.csv:2: invalid address"):
+        read_inventory(tmp_path / "hosts.csv")
 
 
 def test_results_have_one_definition(target: Path, done: Path, tmp_path: Path) -> None:

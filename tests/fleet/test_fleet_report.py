@@ -22,7 +22,7 @@ from mburst.analysis.fleet.report import FleetPeriod
 from mburst.dashboards.fleet import losses, page, pictures, words
 from mburst.dashboards.fleet import tables as page_tables
 from mburst.fleet.asking import last_days
-from mburst.fleet.plan import read_inventory
+from mburst.fleet.inventory import read_inventory
 from mburst.fleet.results import PartitionName
 from mburst.sql import StoreFolder
 

@@ -6,28 +6,26 @@ import random
 import shutil
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from killing import serving
 from places import ROOT
-from racklib import START, fill
+from racklib import START
 from s3lib import BUCKET, S3Server
+from shiplib import archive, call, data, filled, has_arrived, sealed, store, sums
 from storelib import rows, sealed_files, write
 from waiting import wait_for
 from werkzeug.wrappers import Request, Response
 
-from mburst.errors import UsageError
 from mburst.fleet import bucket, receipts, ship
-from mburst.fleet.ledger import ShipLedger
 from mburst.fleet.receipts import files_of, read_receipts
 from mburst.fleet.sealed import HELD_NS, HostName
-from mburst.fleet.ship import DifferentObject, Shipped, ShipSettings
+from mburst.fleet.ship import DifferentObject, Shipped
 from mburst.fleet.target import FleetTarget, TargetError, open_target
 from mburst.sql import StoreFolder, locks
 from mburst.sql.repair.repair import repair
-from mburst.sql.tables import LISTING
 
+__all__ = ["archive", "filled", "store"]
 CACHE_1 = HostName("r1", "cache-1")
 
 
@@ -42,58 +40,6 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def target(address: str) -> FleetTarget:
     return open_target(address)
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> FleetTarget:
-    """A folder as target, for tests that do not depend on the kind of target."""
-    return open_target(tmp_path / "archive")
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of two hosts with 6 files."""
-    store = StoreFolder.create(tmp_path_factory.mktemp("filled") / "store")
-    fill(store, {"cache-1": [(50, 10)], "cache-2": [(70, 5)]})
-    return store.path
-
-
-@pytest.fixture
-def store(filled: Path, tmp_path: Path) -> StoreFolder:
-    shutil.copytree(filled, tmp_path / "store")
-    return StoreFolder.open(tmp_path / "store")
-
-
-def sealed(store: StoreFolder) -> dict[str, Path]:
-    """Returns the sealed files of a store by key."""
-    found = [path for table in LISTING for path in (store.path / table).glob("date=*/rack=*/*.parquet")]
-    return {path.relative_to(store.path).as_posix(): path for path in found}
-
-
-def data(target: FleetTarget) -> dict[str, bytes]:
-    """Returns the data files of a target by key: no receipts, no marker, and none of the files that readers leave in a
-    folder."""
-    keys = [stored.key for stored in target.list() if stored.key.endswith(".parquet")]
-    return {key: target.get(key) for key in keys}
-
-
-def has_arrived(store: StoreFolder, target: FleetTarget) -> None:
-    """Asserts that each sealed file is at the target once, with the same bytes, and in a receipt with its SHA-256."""
-    here = {key: path.read_bytes() for key, path in sealed(store).items()}
-    assert data(target) == here
-    stated = files_of(read_receipts(target))
-    assert stated.keys() == here.keys()
-    assert all(target.sha256(key) == file.sha256 and len(here[key]) == file.bytes for key, file in stated.items())
-
-
-def sums(shipped: Shipped) -> tuple[int, int, int]:
-    """Returns the number of files sent, of files that had already arrived, and of receipts."""
-    hosts = shipped.hosts
-    return sum(of.sent for of in hosts), sum(of.there for of in hosts), sum(len(of.receipts) for of in hosts)
-
-
-def call(store: StoreFolder, target: FleetTarget, **settings: Any) -> Shipped:
-    return ship.ship(store, target, ShipSettings(**settings))
 
 
 def test_everything_arrives_once_and_a_receipt_states_it(store: StoreFolder, target: FleetTarget) -> None:
@@ -169,6 +115,13 @@ def test_bins_wait_for_the_row_of_their_recording(
     assert (waiting.waiting, waiting.until_ns) == (1, START + 8 * 10**9 - HELD_NS)
     assert len(data(archive)) == 6 + len(sealed_before)
     recordings.close()
+    assert sums(call(store, archive))[0] == 2
+    has_arrived(store, archive)
+
+
+def test_selected_tables_are_shipped_with_their_recordings(store: StoreFolder, archive: FleetTarget) -> None:
+    call(store, archive, tables=("bins",))
+    assert {key.split("/")[0] for key in data(archive)} == {"bins", "recordings"}
     assert sums(call(store, archive))[0] == 2
     has_arrived(store, archive)
 
@@ -301,54 +254,6 @@ def test_a_damaged_receipt_is_named_and_its_files_are_stated_again(
     assert sums(found) == (0, 6, 1)
     stated = files_of(read_receipts(target, damaged=lambda error: None))
     assert stated.keys() == sealed(store).keys()
-
-
-# --- names ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [{"host": "unknown"}, {"rack": "unknown"}])
-def test_hosts_without_a_name_are_refused(store: StoreFolder, archive: FleetTarget, name: dict[str, str]) -> None:
-    write(store, "recordings", name)
-    write(store, "bins", {**name, "ts_ns": START})
-    [trouble] = (found := call(store, archive)).troubles
-    assert "2 files are not shipped" in str(trouble) and "--rack" in trouble.hint
-    assert sums(found) == (6, 0, 2) and not any("unknown" in stored.key for stored in archive.list())
-
-
-def test_a_recording_without_a_rack_is_refused_before_its_first_file_is_sealed(
-    store: StoreFolder, archive: FleetTarget
-) -> None:
-    with store.writer("bins", "cache-1", "unknown") as writer:
-        writer.append(rows("bins", {"rack": "unknown", "ts_ns": START}))
-        [trouble] = call(store, archive).troubles
-    assert str(trouble) == "host cache-1 in rack unknown: its recording is not shipped: a fleet needs names"
-
-
-def test_files_without_a_host_belong_to_the_only_host_or_the_given_one(
-    store: StoreFolder, archive: FleetTarget
-) -> None:
-    with store.writer("probes") as writer:
-        writer.append(rows("probes", {"tx_ns": START}))
-    with pytest.raises(UsageError, match="the files of table probes have no host"):
-        call(store, archive)
-    assert not [*archive.list()] and ShipLedger(store.path, archive.name).is_new  # nor does compaction wait
-    call(store, archive, own=HostName("", "cache-1"))
-    [receipt] = read_receipts(archive, *CACHE_1)
-    assert "probes" in {file.table for file in receipt.files}
-    has_arrived(store, archive)
-    only = StoreFolder.create(store.path.parent / "only")
-    write(only, "recordings", {"host": "cache-3"})
-    with only.writer("queues", rack="r9") as writer:
-        writer.append(rows("queues", {"window_start_ns": START - 1, "ts_ns": START, "receive_ns": START}))
-    call(only, archive)
-    assert [file.table for one in read_receipts(archive, "r9", "cache-3") for file in one.files] == ["queues"]
-
-
-def test_selected_tables_are_shipped_with_their_recordings(store: StoreFolder, archive: FleetTarget) -> None:
-    call(store, archive, tables=("bins",))
-    assert {key.split("/")[0] for key in data(archive)} == {"bins", "recordings"}
-    assert sums(call(store, archive))[0] == 2
-    has_arrived(store, archive)
 
 
 # --- what breaks off --------------------------------------------------------------------------------------------------

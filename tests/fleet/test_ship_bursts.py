@@ -19,7 +19,7 @@ from storelib import sealed_files
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.errors import UsageError
-from mburst.fleet.plan import HostOf
+from mburst.fleet.inventory import HostOf
 from mburst.fleet.receipts import read_receipts
 from mburst.fleet.results import TABLES
 from mburst.fleet.ship import Shipped, ShipSettings, ship

@@ -16,6 +16,7 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
+from bounded import next_line
 from ports import free_port
 from racklib import START, fill
 from s3lib import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
@@ -98,7 +99,7 @@ def test_files_that_are_not_shipped_are_reported_once_while_that_lasts(store, tm
     write(StoreFolder.open(store), "recordings", {"rack": "unknown"})
     process = shipping(str(store), str(tmp_path / "archive"), "--every", "1s")
     try:
-        assert "in rack unknown: 1 file is not shipped" in process.stderr.readline()
+        assert "in rack unknown: 1 file is not shipped" in next_line(process, process.stderr)
         ledger = next((store / "shipped").glob("*.json"))
         seen = {ledger.stat().st_mtime_ns}
         wait_for(
@@ -146,10 +147,9 @@ def test_with_every_it_ships_again_until_a_signal(store, tmp_path):
     archive = tmp_path / "archive"
     process = shipping(str(store), str(archive), "--every", "1s")
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("host cache-1 in rack r1: 3 files")
+        assert next_line(process).startswith("host cache-1 in rack r1: 3 files")
         fill(StoreFolder.open(store), {"cache-2": []})
-        assert re.match(r"host cache-2 in rack r1: [12] files?", process.stdout.readline())
+        assert re.match(r"host cache-2 in rack r1: [12] files?", next_line(process))
         process.terminate()
         _, error = process.communicate(timeout=60)
     finally:
@@ -171,7 +171,7 @@ def test_failures_are_reported_and_tried_again(store, tmp_path, monkeypatch):
     monkeypatch.setattr(ship, "LEAST_WAIT_S", 0.01)
     monkeypatch.setattr(ship, "_name", lambda *troubles: report(*troubles) if troubles else None)
     monkeypatch.setattr(ship, "until_stopped", lambda work: work(stopped) or [])
-    monkeypatch.setattr(ship, "print_lines", lambda *lines: stopped.set())
+    monkeypatch.setattr(ship, "report_lines", lambda *lines: stopped.set())
     given = ship.settings_of(parsed(str(store), str(archive), "--every", "1s"))
     assert ship.keep(StoreFolder.open(store), open_target(archive), given) == 0
     assert len(reported) == 1 and "archive/mburst.json: cannot write" in reported[0]
@@ -280,8 +280,7 @@ def test_a_part_ships_with_the_secrets_of_mburst_env(store, s3: S3Server, tmp_pa
     (tmp_path / "mburst.toml").write_text(f'[ship]\nstore = "{store}"\ntarget = "s3://{BUCKET}/p"\nevery = "1h"\n')
     process = subprocess.Popen([sys.executable, "-m", "mburst", "run"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("ship: host cache-1 in rack r1: 3 files")
+        assert next_line(process).startswith("ship: host cache-1 in rack r1: 3 files")
     finally:
         process.terminate()
         out, _ = process.communicate(timeout=60)

@@ -19,7 +19,7 @@ from storelib import rows as rows_of
 
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.fleet.plan import HostOf
+from mburst.fleet.inventory import HostOf
 from mburst.fleet.results import PORT_TABLES, TABLES, PartitionName, read_record
 from mburst.fleet.sealed import HostName
 from mburst.fleet.ship import ShipSettings, ship
@@ -97,9 +97,9 @@ def test_the_worst_ports_are_listed(ports_done: Path, capfd: pytest.CaptureFixtu
     found = ask(capfd, ports_done, "13", DATES[0])
     names = ("rank", "port", "direction", "attached_host", "host_recorded", "bursts")
     assert [tuple(row[name] for name in names) for row in found] == [
-        ("1", "E1", "out", "c", "False", "2"),
-        ("2", "E0", "in", "a", "True", "1"),
-        ("2", "E0", "out", "a", "True", "1"),
+        ("1", "E1", "out", "c", "false", "2"),
+        ("2", "E0", "in", "a", "true", "1"),
+        ("2", "E0", "out", "a", "true", "1"),
         ("4", "E2", "out", "", "", "1"),
     ]
     assert {row["device"] for row in found} == {"tor1"} and found[0]["recorded_ns"] == str(DAY // 2)

@@ -229,24 +229,37 @@ class Fleet:
                 answer.append((*of, bursting, ns, ns / total(rows, "ns"), p90, 1 / (1 + bursting)))
         return answer
 
+    def _recorded(self, burst: Row, prefix: str = "") -> list[Span]:
+        """Returns the parts of a burst that were recorded, one for each day."""
+        of = ("rack", "host", "recording_id", "clock_epoch")
+        rows = [row for row in self.tables[f"{prefix}coverage"] if all(row[name] == burst[name] for name in of)]
+        return _within((burst["start_ns"], burst["end_ns"]), rows)
+
     def _stands_in(self, port: Row) -> bool:
-        """Returns whether a row of a port counts traffic to a host that was not recorded there on that day."""
-        return port["direction"] == "out" and not any(_is_behind(row, port) for row in self.tables["coverage"])
+        """Returns whether a burst of a port counts traffic to a host of which a recording there lacks a part."""
+        parts = self._recorded(port, "port_")
+        own = [row for row in self.tables["coverage"] if _is_behind(row, port)]
+        return port["direction"] == "out" and not any(
+            sum(_length(_within(part, rows)) for part in parts) >= _length(parts)
+            for _, rows in grouped(own, lambda row: (row["interface"], row["recording_id"], row["clock_epoch"]))
+        )
 
     def loss(self) -> Answer:
-        received, counts = self._received(), defaultdict(list)
-        standing_in = [
-            {**row, "host": row["attached_host"] or f"{row['host']} {row['interface']}"}
-            for row in self._asked("port_bursts", "start_ns")
+        counts = defaultdict(list)
+        heard = [
+            (row["rack"], row["host"], part)
+            for row in self.tables["bursts"]
+            if row["direction"] != "out"
+            for part in self._recorded(row)
+        ] + [
+            (row["rack"], row["attached_host"] or f"{row['host']} {row['interface']}", part)
+            for row in self.tables["port_bursts"]
             if self._stands_in(row)
+            for part in self._recorded(row, "port_")
         ]
-        for burst in received:
-            at = burst["start_ns"]
-            hosts = {
-                row["host"]
-                for row in received + standing_in
-                if row["rack"] == burst["rack"] and row["start_ns"] <= at < row["end_ns"]
-            }
+        for burst in self._received():
+            at = min(start for start, _ in self._recorded(burst))
+            hosts = {host for rack, host, (start, end) in heard if rack == burst["rack"] and start <= at < end}
             of = (
                 _class_of(burst["duration_ns"], (0, 10**5, 10**6, 10**7, 10**8)),
                 _class_of(len(hosts), (1, 2, 4, 8, 16)),
@@ -364,7 +377,8 @@ class Fleet:
             recorded = total(rows, "recorded_ns")
             rates = total(rows, "bursts") / (recorded / HOUR), total(rows, "burst_ns") / recorded
             attached = of[4:] if of[4] else (None, None)
-            is_recorded = any(_is_behind(host, row) for row in rows for host in self.tables["hours"]) if of[4] else None
+            own_hours = [(host, row) for row in rows for host in self.tables["hours"] if host["date"] == row["date"]]
+            is_recorded = any(_is_behind(host, row) for host, row in own_hours) if of[4] else None
             p99 = known_rank((row["duration_ns"] for row in own), Fraction(99, 100))
             peak = max((row["peak_utilization"] for row in own), default=None)
             losing = divided(total(rows, "losing_bins"), total(rows, "bins"))
@@ -376,14 +390,23 @@ class Fleet:
 
 
 def _is_behind(host: Row, port: Row) -> bool:
-    """Returns whether a row counts what the host behind a port receives there, on the same day."""
-    of_day = ("date", "rack")
+    """Returns whether a row counts what the host behind a port receives there, on any day."""
     return (
-        all(host[name] == port[name] for name in of_day)
+        host["rack"] == port["rack"]
         and host["host"] == port["attached_host"]
         and port["attached_interface"] in ("", host["interface"])
         and host["direction"] != "out"
     )
+
+
+def _within(span: Span, rows: Iterable[Row]) -> list[Span]:
+    """Returns the parts of a span in the times of ROWS."""
+    parts = [(max(span[0], row["start_ns"]), min(span[1], row["end_ns"])) for row in rows]
+    return [(start, end) for start, end in parts if start < end]
+
+
+def _length(spans: Iterable[Span]) -> int:
+    return sum(end - start for start, end in spans)
 
 
 def _burst(row: Row) -> tuple[Any, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -137,14 +138,16 @@ def _queue_drops(random: Random, of: Row, day_ns: int) -> list[Row]:
 def _add_host(random: Random, found: Tables, host: Row, day_ns: int, bursts: int) -> None:
     for direction in random.choice([("in",), ("in", "out"), ()]):
         lane = {"interface": "eth0", "direction": direction, "recording_id": f"{host['host']}-{direction}"}
-        _add_lane(random, found, {**host, **lane}, day_ns, bursts)
+        _add_lane(random, found, {**host, **lane}, day_ns, bursts, found["bursts"])
 
 
-def _add_lane(random: Random, found: Tables, names: Row, day_ns: int, bursts: int) -> None:
+def _add_lane(random: Random, found: Tables, names: Row, day_ns: int, bursts: int, before: Sequence[Row]) -> None:
+    """Adds a recording of a day. BEFORE are bursts of earlier days, which may last into it."""
     link_bps, bin_ns = random.choice(CLASSES)
     lane = {**names, "clock_epoch": 0}
     speeds = {"link_bps": link_bps, "bin_ns": bin_ns}
-    rows = _bursts(random, lane, speeds, day_ns, random.randint(0, bursts))
+    busy_ns = max((row["end_ns"] for row in before if _of_lane(row, lane)), default=day_ns)
+    rows = _bursts(random, lane, speeds, max(busy_ns, day_ns), random.randint(0, bursts))
     found["bursts"] += rows
     for row in rows:
         found["senders"] += _senders(random, row)
@@ -154,8 +157,23 @@ def _add_lane(random: Random, found: Tables, names: Row, day_ns: int, bursts: in
         for least in random.sample(range(0, 101, 5), 3):
             row = {"measure": "utilization", "least": least, "n": random.randint(1, 10**6)}
             found["histograms"].append({**lane, "hour_ns": hour_ns, **speeds, **row})
-    times = {"start_ns": day_ns, "end_ns": day_ns + DAY, "complete": True, "dropped": 0, "late": 0}
+    times = {**_recorded(copy(random), rows, speeds, day_ns), "complete": True, "dropped": 0, "late": 0}
     found["coverage"].append({**lane, **speeds, **times})
+
+
+def _of_lane(row: Row, lane: Row) -> bool:
+    return all(row[name] == lane[name] for name in ("rack", "host", "recording_id", "clock_epoch"))
+
+
+def _recorded(random: Random, rows: list[Row], speeds: Row, day_ns: int) -> Row:
+    """Returns the whole day, or a part that begins within the first bin of the first burst and ends within the last bin
+    of the last one: bins can be wider than those that were recorded."""
+    midnight = day_ns + DAY
+    if not rows or random.random() < 0.5:
+        return {"start_ns": day_ns, "end_ns": midnight}
+    cut = random.randint(0, speeds["bin_ns"] // 2 - 1)
+    end_ns = rows[-1]["end_ns"]
+    return {"start_ns": rows[0]["start_ns"] + cut, "end_ns": midnight if end_ns > midnight else end_ns - cut}
 
 
 def _add_ports(random: Random, found: Tables, of: Row, day_ns: int, bursts: int, hosts: int) -> None:
@@ -170,7 +188,8 @@ def _add_ports(random: Random, found: Tables, of: Row, day_ns: int, bursts: int,
         for direction in random.choice([("out",), ("in", "out")]):
             lane = {"host": "tor'1", "interface": f"p{port}", "direction": direction}
             rows: Tables = {name: [] for name in SCHEMAS}
-            _add_lane(random, rows, {**of, **lane, "recording_id": f"p{port}-{direction}"}, day_ns, bursts)
+            names = {**of, **lane, "recording_id": f"p{port}-{direction}"}
+            _add_lane(random, rows, names, day_ns, bursts, found["port_bursts"])
             for table in PORTS:
                 found[f"port_{table}"] += [row | attached for row in rows[table]]
 
@@ -200,12 +219,17 @@ def _sums(random: Random) -> Row:
     return row
 
 
-def _bursts(random: Random, lane: Row, speeds: Row, day_ns: int, n: int) -> list[Row]:
-    found, at = [], day_ns + random.randint(0, 100) * speeds["bin_ns"]
-    for _ in range(n):
+def _bursts(random: Random, lane: Row, speeds: Row, begin_ns: int, n: int) -> list[Row]:
+    """Returns N bursts of a day, from BEGIN_NS on. The last one may begin at its end and last into the next day."""
+    midnight = begin_ns - begin_ns % DAY + DAY
+    edges = copy(random)  # what is chosen at midnight changes nothing else
+    found, at = [], begin_ns + random.randint(0, 100) * edges.choice([0, 1]) * speeds["bin_ns"]
+    for number in range(n):
         at += random.randint(1, random.choice([3, 500, 4_000_000 // (speeds["bin_ns"] // MS)])) * speeds["bin_ns"]
         duration = random.choice([1, 2, 9, 10, 120]) * speeds["bin_ns"]
-        if at + duration >= day_ns + DAY:
+        if number == n - 1 and edges.random() < 0.5:
+            at = max(at, midnight - edges.randint(1, duration // speeds["bin_ns"]) * speeds["bin_ns"])
+        if at >= midnight:
             break
         fan_in = random.choice([0, 1, 3, 3, 40, 64])
         row = dict.fromkeys(SCHEMAS["bursts"], 0)

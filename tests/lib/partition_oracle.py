@@ -121,11 +121,11 @@ class Hours:
                     (self._reached(row)[0], *times)
                     for row in rows
                     if row["rack"] == rack and self._reached(row)[0] and not is_beside(row)
-                    for times in self._within([row])
+                    for times in self._within(parts_of(row))
                 ]
-                for rows, is_beside in (
-                    (mine[0], lambda row: False),
-                    (mine[1], lambda row, own=own: self._is_counted_by_host(row, own)),
+                for rows, is_beside, parts_of in (
+                    (mine[0], lambda row: False, lambda row: [row]),
+                    (mine[1], lambda row, own=own: self._is_counted_by_host(row, own), self._recorded_parts),
                 )
             )
             edges = {edge for _, *times in recorded + bursting for edge in times}
@@ -135,6 +135,16 @@ class Hours:
                 if n:
                     found[(rack, at // HOUR * HOUR, n, b)] += until - at
         return found
+
+    def _recorded_parts(self, burst: Any) -> list[dict[str, int]]:
+        """Returns the parts of a burst in the time in which its recording counted."""
+        of_epoch = [
+            own for own in self.recorded if all(own[name] == burst[name] for name in ("recording_id", "clock_epoch"))
+        ]
+        return [
+            {"start_ns": max(burst["start_ns"], own["start_ns"]), "end_ns": min(burst["end_ns"], own["end_ns"])}
+            for own in of_epoch
+        ]
 
     def _reached(self, row: Any) -> tuple[str | None, str | None]:
         """Returns the receiver of the traffic of a recording or burst (None: not a host), and its interface (None:
@@ -153,13 +163,15 @@ class Hours:
         it."""
         host, interface = self._reached(burst)
         covered: Counter[tuple[str, int]] = Counter()
+        parts = self._recorded_parts(burst)
         for of in recorded:
             is_own = of["recording_id"] not in self.ports and self._reached(of)[0] == host
             if is_own and interface in ("", of["interface"]):
-                shared = min(of["end_ns"], burst["end_ns"]) - max(of["start_ns"], burst["start_ns"])
-                covered[of["recording_id"], of["clock_epoch"]] += max(shared, 0)
-        is_port = burst["recording_id"] in self.ports
-        return is_port and any(ns >= burst["end_ns"] - burst["start_ns"] for ns in covered.values())
+                for part in parts:
+                    shared = min(of["end_ns"], part["end_ns"]) - max(of["start_ns"], part["start_ns"])
+                    covered[of["recording_id"], of["clock_epoch"]] += max(shared, 0)
+        is_port, whole = burst["recording_id"] in self.ports, sum(part["end_ns"] - part["start_ns"] for part in parts)
+        return is_port and any(ns >= whole for ns in covered.values())
 
 
 def _dicts(result: Any) -> list[dict[str, Any]]:

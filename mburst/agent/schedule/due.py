@@ -49,7 +49,7 @@ def _make_fleet(report: ScheduledReport, period: Period, show: Callable[[str], N
     """Write the pages of a fleet and of its racks. Raises MburstError, for example if no bursts of the period are
     detected yet."""
     from ...fleet.asking import AskedDays, opened
-    from ...fleet.plan import read_inventory
+    from ...fleet.inventory import read_inventory
     from ...fleet.reporting import write_report
     from ...fleet.target import open_target
 
