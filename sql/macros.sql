@@ -28,15 +28,45 @@ CREATE MACRO own_times_of(lane_rows, recorded_rows) AS TABLE
     JOIN query_table(recorded_rows) AS recorded ON recorded.recording_id = own.recording_id
     WHERE port.backend = 'otlp' AND own.backend <> 'otlp';
 
--- Bursts of switch ports that lie, from begin to end, in times of own_rows of one clock epoch of one recording (two
--- epochs may cover the same times if a clock was set back). They are counted in that recording and not at the port. A
--- burst that extends beyond these times is counted at the port, too.
-CREATE MACRO counted_by_hosts(burst_rows, own_rows) AS TABLE
+-- The parts of bursts that were recorded, by the times of their recording and clock epoch in recorded_rows: a burst of wide
+-- bins can begin before its recording and end after it.
+CREATE MACRO recorded_parts(burst_rows, recorded_rows) AS TABLE
+    SELECT found.* REPLACE (greatest(found.start_ns, own.start_ns) AS start_ns, least(found.end_ns, own.end_ns) AS end_ns)
+    FROM query_table(burst_rows) AS found JOIN query_table(recorded_rows) AS own
+        ON found.recording_id = own.recording_id AND found.clock_epoch = own.clock_epoch
+        AND found.start_ns < own.end_ns AND found.end_ns > own.start_ns;
+
+-- The recorded parts of the bursts that hosts received. burst_rows has the columns of `bursts` as bursts.sql creates it.
+CREATE MACRO received_parts(burst_rows, recorded_rows) AS TABLE
+    SELECT burst, rack, receiver, start_ns, end_ns FROM recorded_parts(burst_rows, recorded_rows) WHERE receiver IS NOT NULL;
+
+-- Bursts of switch ports whose recorded parts lie in times of own_rows of one clock epoch of one recording (two epochs may
+-- cover the same times if a clock was set back). They are counted in that recording and not at the port. A burst that
+-- extends beyond these times is counted at the port, too.
+CREATE MACRO counted_by_hosts(burst_rows, recorded_rows, own_rows) AS TABLE
+    WITH parts AS (
+        SELECT *, sum(end_ns - start_ns) OVER (PARTITION BY burst) AS whole_ns FROM recorded_parts(burst_rows, recorded_rows)
+    )
     SELECT DISTINCT burst FROM (
-        SELECT burst FROM query_table(burst_rows) AS found JOIN query_table(own_rows) AS own
+        SELECT burst FROM parts AS found JOIN query_table(own_rows) AS own
             ON found.lane = own.lane AND found.start_ns < own.end_ns AND found.end_ns > own.start_ns
-        GROUP BY burst, own_lane, own.clock_epoch, found.start_ns, found.end_ns
-        HAVING sum(least(found.end_ns, own.end_ns) - greatest(found.start_ns, own.start_ns)) >= found.end_ns - found.start_ns);
+        GROUP BY burst, own_lane, own.clock_epoch, whole_ns
+        HAVING sum(least(found.end_ns, own.end_ns) - greatest(found.start_ns, own.start_ns)) >= whole_ns);
+
+-- When each host (or whatever is behind a switch port) received bursts, on any of its interfaces and in any recording:
+-- without overlaps. burst_rows has the columns of received_parts; of `bursts`, the time of wide bins that was not recorded
+-- counts, too.
+CREATE MACRO received_times(burst_rows) AS TABLE
+    WITH reached AS (
+        SELECT rack, receiver AS host, start_ns, end_ns, max(end_ns) OVER earlier AS reached_ns
+        FROM query_table(burst_rows) WHERE receiver IS NOT NULL
+        WINDOW earlier AS (PARTITION BY rack, receiver ORDER BY start_ns, end_ns
+                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    ), placed AS (
+        SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER))
+            OVER (PARTITION BY rack, host ORDER BY start_ns, end_ns) AS place FROM reached  -- no ROWS: rows with the same start and end have one place
+    )
+    SELECT rack, host, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM placed GROUP BY rack, host, place;
 
 -- Rows of `links`, each with the time [since_ns, until_ns) in which its host is attached to its switch port. A row
 -- holds until the next report of the same link; the first report of a host also holds before its time. If LLDP and the
@@ -105,9 +135,24 @@ CREATE MACRO least_bytes(share, bin_ns, link_bps) AS
 CREATE MACRO bin_number(ns, bin_ns) AS (ns + (ns >> 63) * (bin_ns - 1)) // bin_ns;
 CREATE MACRO bin_start(ns, bin_ns) AS bin_number(ns, bin_ns) * bin_ns;
 
--- The part of an amount that falls in [from_ns, to_ns), if the amount was sent evenly from first_ns to last_ns.
+-- A width of bins as text, exactly.
+CREATE MACRO width_text(ns) AS CASE
+    WHEN ns % 1000000000 = 0 THEN ns // 1000000000 || ' s'
+    WHEN ns % 1000000 = 0 THEN ns // 1000000 || ' ms'
+    WHEN ns % 1000 = 0 THEN ns // 1000 || ' µs'
+    ELSE ns || ' ns' END;
+
+-- The number of stored bins in a bin of the width that is asked for. Any width other than a multiple is an error.
+CREATE MACRO stored_bins(width_ns, bin_ns, host, interface, direction, recording_id) AS CASE
+    WHEN width_ns > 0 AND width_ns % bin_ns = 0 THEN width_ns // bin_ns
+    ELSE error('usage: a bin of ' || width_text(width_ns) || ' is not a multiple of the ' || width_text(bin_ns)
+        || ' in which recording ' || recording_id || ' (' || host || ' ' || interface || ' ' || direction
+        || ') was recorded (choose a multiple of ' || width_text(bin_ns) || ', or another host or interface)') END;
+
+-- The part of an amount that falls in [from_ns, to_ns), if the amount was sent evenly from first_ns to last_ns. As DOUBLE,
+-- since bytes of a second at 100 Gb/s times its nanoseconds are no BIGINT.
 CREATE MACRO part_within(amount, first_ns, last_ns, from_ns, to_ns) AS
-    amount * greatest(0, least(last_ns + 1, to_ns) - greatest(first_ns, from_ns)) / (last_ns + 1 - first_ns);
+    CAST(amount AS DOUBLE) * greatest(0, least(last_ns + 1, to_ns) - greatest(first_ns, from_ns)) / (last_ns + 1 - first_ns);
 
 -- Range joins on time use slots of 2^bits nanoseconds. They are wide enough to hold 32 rows that are row_ns apart, and
 -- wide enough that ranges of span_ns in total touch about a million slots.

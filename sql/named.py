@@ -53,12 +53,15 @@ def prepare(connection: duckdb.DuckDBPyConnection, query: str, alone: bool = Fal
     """Run all but the last statement of a named query (ALONE as for `text`), or of SQL that only reads, and return the
     last one, which returns the answer. Statements of a named query with a comment `-- where there are rows: TABLE` run
     only if TABLE has rows, since planning them can take longer than running all others. TABLE is checked once; no
-    statement after the first one with this comment changes it. Raises UsageError for other SQL."""
+    statement after the first one with this comment changes it. Raises UsageError for other SQL, and for several
+    statements that return rows."""
     is_name = query.replace("_", "").isalnum()
     statements = parsed(connection, text(query, alone)) if is_name else check(connection, query)
     if not statements:
         raise UsageError("the query is empty", "`mburst sql STORE` lists queries that have a name")
     *steps, last = statements
+    if not is_name and any(step.type.name != "SET" for step in steps):
+        raise UsageError("several queries, of which only the last would be answered", "give one, after SET VARIABLE")
     have_rows: dict[str, bool] = {}
     for step in steps:
         if is_name and (asked := _WHERE_ROWS.search(step.query)):

@@ -20,31 +20,37 @@ if TYPE_CHECKING:
 _PORT_TABLES = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND starts_with(view_name, 'port_')"
 
 # The tables that contention.sql reads, for racks that are divided by host; switch ports are separate for each date,
-# with the hosts that links named then.
+# with the hosts that links named then. A burst of a port goes on in what was recorded the next day.
 _OF_RACKS = "WHERE rack IN (SELECT rack FROM divided.days)"
-_HOST_ID = "('', rack, host, recording_id) AS recording_id"
-_PORT_ID = "(date, rack, host, recording_id) AS recording_id"
+_HOST_ID = "('', rack, host, recording_id)"
+_PORT_ID = "(date, rack, host, recording_id)"
+_ANY_DAY = "(rack, host, recording_id) AS recording_id"
 _DIVIDED = (
-    f"""CREATE VIEW divided.recorded AS
-        SELECT {_HOST_ID}, clock_epoch, start_ns, end_ns FROM main.coverage {_OF_RACKS} UNION ALL
+    f"""CREATE VIEW divided.recorded_times AS
+        SELECT {_HOST_ID} AS recording_id, clock_epoch, start_ns, end_ns FROM main.coverage {_OF_RACKS} UNION ALL
         SELECT {_PORT_ID}, clock_epoch, start_ns, end_ns FROM main.port_coverage {_OF_RACKS}""",
     f"""CREATE VIEW divided.lanes AS
         SELECT *, recording_id AS lane,
                named_receiver_of(host, interface, direction, backend, attached_host) AS receiver FROM (
-            SELECT DISTINCT {_HOST_ID}, rack, host, interface, direction, '' AS backend,
+            SELECT DISTINCT {_HOST_ID} AS recording_id, rack, host, interface, direction, '' AS backend,
                    NULL AS attached_host, NULL AS attached_interface FROM main.coverage {_OF_RACKS} UNION
             SELECT {_PORT_ID}, rack, host, interface, direction, 'otlp', attached_host, attached_interface
             FROM main.port_coverage {_OF_RACKS})""",
     f"""CREATE TABLE divided.found AS
-        SELECT CAST(row_number() OVER () AS BIGINT) AS burst, recording_id AS lane, start_ns, end_ns FROM (
-            SELECT {_HOST_ID}, start_ns, end_ns FROM main.bursts {_OF_RACKS} UNION ALL
-            SELECT {_PORT_ID}, start_ns, end_ns FROM main.port_bursts {_OF_RACKS})""",
-    "CREATE TABLE divided.own_times AS FROM own_times_of('divided.lanes', 'divided.recorded')",
-    """CREATE VIEW divided.bursts AS
-        SELECT rack, start_ns, end_ns,
-               CASE WHEN burst NOT IN (FROM counted_by_hosts('divided.found', 'divided.own_times'))
+        SELECT CAST(row_number() OVER () AS BIGINT) AS burst, * FROM (
+            SELECT {_HOST_ID} AS lane, {_ANY_DAY}, clock_epoch, start_ns, end_ns FROM main.bursts {_OF_RACKS}
+            UNION ALL
+            SELECT {_PORT_ID}, {_ANY_DAY}, clock_epoch, start_ns, end_ns FROM main.port_bursts {_OF_RACKS})""",
+    f"""CREATE VIEW divided.counted AS
+        SELECT {_ANY_DAY}, clock_epoch, start_ns, end_ns FROM main.coverage {_OF_RACKS} UNION ALL
+        SELECT {_ANY_DAY}, clock_epoch, start_ns, end_ns FROM main.port_coverage {_OF_RACKS}""",
+    "CREATE TABLE divided.own_times AS FROM own_times_of('divided.lanes', 'divided.recorded_times')",
+    """CREATE TABLE divided.received AS
+        SELECT burst, found.recording_id, clock_epoch, rack, start_ns, end_ns,
+               CASE WHEN burst NOT IN (FROM counted_by_hosts('divided.found', 'divided.counted', 'divided.own_times'))
                    THEN receiver END AS receiver
-        FROM divided.found JOIN divided.lanes USING (lane)""",
+        FROM divided.found AS found JOIN divided.lanes USING (lane)""",
+    "CREATE VIEW divided.recorded_bursts AS FROM received_parts('divided.received', 'divided.counted')",
 )
 
 

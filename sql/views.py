@@ -74,6 +74,7 @@ def unlocked(catalogue: Catalogue, settings: Mapping[str, str]) -> duckdb.DuckDB
         "temp_directory": lockdown.temporary(),
     }
     connection = duckdb.connect(":memory:", config={**own, **settings})
+    connection.execute("SET TimeZone = 'UTC'")  # in place of that of this process
     connection.execute("SET enable_progress_bar = false")  # it would go to standard output if Python runs no script
     for name, value in lockdown.limits().items():
         if name not in settings:  # set explicitly, since DuckDB 2.0 ignores its initial limit of the disk

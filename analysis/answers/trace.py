@@ -12,7 +12,9 @@ from ..cause.tail import DEFAULT
 from ..model import context
 from ..model.context import PathLatency, QueueWindows
 from ..model.envelope import Interval
-from .host import LaneReport, Limits, ReportLane, detect, gather
+from .host import Limits, gather
+from .lane_report import LaneReport
+from .lanes import ReportLane, detect
 
 if TYPE_CHECKING:
     import duckdb

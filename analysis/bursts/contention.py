@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 PAIRED = 8  # hosts of a rack, those with most contended bursts, that are examined in pairs
 
+_BURSTS = "SELECT host, start_ns, end_ns, contended FROM contended_bursts WHERE rack = $1 ORDER BY host, start_ns"
+_TIMES = "SELECT host, start_ns, end_ns, contended FROM contended_times WHERE rack = $1 ORDER BY host, start_ns"
+
 Times = NDArray[np.int64]
 
 
@@ -52,7 +55,8 @@ class Contention:
 
 @dataclass(frozen=True)
 class HostBursts:
-    """The bursts that a host received, disjoint and ascending: start and end, Unix ns, and which are contended."""
+    """The bursts that a host received, or their recorded times, disjoint and ascending: start and end, Unix ns, and
+    which are contended."""
 
     host: str
     start: Times
@@ -61,7 +65,7 @@ class HostBursts:
 
 
 def contention(con: duckdb.DuckDBPyConnection, pairs: int) -> Contention | None:
-    """Reads the contention from the view host_bursts, which detect_bursts leaves in CON; None if no rack has two hosts
+    """Reads the contention from the bursts that detect_bursts left in CON; None if no rack has two hosts
     that received bursts. Hosts, bursts and times of several racks are added up."""
     last = prepare(con, "contention", alone=True)
     racks = {row["rack"]: row for row in dicts(con, last.query, {})}
@@ -69,9 +73,9 @@ def contention(con: duckdb.DuckDBPyConnection, pairs: int) -> Contention | None:
         return None
     bursts = sum(row["bursts"] for row in racks.values())
     fullest = min(racks.values(), key=lambda row: (-row["most"], row["most_ns"]))
-    hosts = {rack: list(_hosts(con, rack)) for rack in racks}
+    hosts = {rack: list(_hosts(con, rack, _BURSTS)) for rack in racks}
     every = [host for of in hosts.values() for host in of]
-    found = [pair for of in hosts.values() for pair in _pairs(of)]
+    found = [pair for rack, of in hosts.items() for pair in _pairs(of, list(_hosts(con, rack, _TIMES)))]
     found.sort(key=lambda pair: (-pair.shared_ns, pair.hosts))
     return Contention(
         len(every),
@@ -86,19 +90,18 @@ def contention(con: duckdb.DuckDBPyConnection, pairs: int) -> Contention | None:
     )
 
 
-def _hosts(con: duckdb.DuckDBPyConnection, rack: str) -> Iterator[HostBursts]:
-    columns = con.execute(
-        "SELECT host, start_ns, end_ns, contended FROM contended_bursts WHERE rack = $1 ORDER BY host, start_ns", [rack]
-    ).fetchnumpy()
+def _hosts(con: duckdb.DuckDBPyConnection, rack: str, query: str) -> Iterator[HostBursts]:
+    columns = con.execute(query, [rack]).fetchnumpy()
     host, start, end, contended = (np.asarray(columns[name]) for name in ("host", "start_ns", "end_ns", "contended"))
     names, first = np.unique(host, return_index=True)
     for name, part in zip(names, np.split(np.arange(len(host)), first[1:]), strict=True):
         yield HostBursts(str(name), start[part], end[part], contended[part].astype(bool))
 
 
-def _pairs(hosts: Sequence[HostBursts]) -> Iterator[Pair]:
+def _pairs(hosts: Sequence[HostBursts], times: Sequence[HostBursts]) -> Iterator[Pair]:
+    """Yields the pairs of HOSTS that share time, by the recorded TIMES of the bursts of each."""
     ranked = sorted(range(len(hosts)), key=lambda i: (-int(hosts[i].contended.sum()), i))[:PAIRED]
-    for a, b in combinations([hosts[i] for i in sorted(ranked)], 2):
+    for a, b in combinations([times[i] for i in sorted(ranked)], 2):
         if shared := _common(a.start, a.end, b.start, b.end):
             yield Pair((a.host, b.host), shared)
 

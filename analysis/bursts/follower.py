@@ -162,6 +162,12 @@ class Follower:
             of.senders = [rows_since(con, "sources", _COLUMNS["sources"], key, of.settled_ns - self._before(of))]
         return found
 
+    def may_be_cut(self, burst: dict[str, Any]) -> bool:
+        """Returns whether a burst of a recording that was added is reported in pieces if it is followed while it goes
+        on. The pieces depend on when its bins come."""
+        bin_ns = int(self._recordings[burst["recording_id"]]["bin_ns"])
+        return bool(burst["end_ns"] - burst["start_ns"] >= min(self.longest_ns, MOST_ROWS * bin_ns))
+
     def _fitting(self, due: list[EpochBins], detect: Detect) -> list[dict[str, Any]]:
         """Returns the result of DETECT on all that is DUE, or on each one that fits the definition."""
         try:

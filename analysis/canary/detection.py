@@ -80,11 +80,7 @@ def read_lane(
     came = read_canary.came(con, source, recording["recording_id"])
     quiet = max(spacing_ns(sent) // 2, 1)
     starts = np.array([one.start_ns for one in sent], dtype=np.int64)
-    clocks = {}
-    for epoch in sorted({row["clock_epoch"] for row in came}):
-        clock = compare(starts, beginnings([row for row in came if row["clock_epoch"] == epoch], quiet))
-        if clock is not None:
-            clocks[epoch] = clock
+    clocks = _clocks(starts, came, quiet)
     if not clocks:
         return LaneDetections(recording, {}, [])
     settings = settings_of(definition, recording["bin_ns"], definition.link_bps or recording["link_bps"])
@@ -131,6 +127,16 @@ def read_lane(
             }
         )
     return LaneDetections(recording, clocks, rows)
+
+
+def _clocks(starts: Whole, came: Sequence[Mapping[str, Any]], quiet: int) -> dict[int, Clock]:
+    """Returns the recorder's clock against the sender's, by clock epoch in which that can be said."""
+    clocks = {}
+    for epoch in sorted({row["clock_epoch"] for row in came}):
+        clock = compare(starts, beginnings([row for row in came if row["clock_epoch"] == epoch], quiet))
+        if clock is not None:
+            clocks[epoch] = clock
+    return clocks
 
 
 def _seen_of_each(

@@ -318,7 +318,7 @@ def packets_from(
     [(senders, packets)] = con.execute(
         f"""SELECT count(*) FILTER (source <> 'other' AND source NOT SIMILAR TO $mac),
                   sum(packets) FILTER (source = 'other' OR list_contains($addresses, source))
-           FROM sources WHERE {of_lane} AND ts_ns >= $since AND ts_ns < $until""",
+           FROM sources WHERE {of_lane} AND last_ns >= $since AND ts_ns < $until""",
         {**lane, "mac": _MAC, "addresses": addresses, "since": since_ns, "until": until_ns},
     ).fetchall()
     return None if filtered or not senders else int(packets or 0) + int(unknown or 0)

@@ -68,6 +68,16 @@ def covered(found: Mapping[str, Sequence[Interval]], recordings: Iterable[str]) 
     return merge_intervals([span for recording in recordings for span in found.get(recording, ())])
 
 
+def repeated(spans: Iterable[Interval]) -> list[Interval]:
+    """Returns the times that are in more than one of SPANS: ascending, disjoint."""
+    found, reached = [], EARLIEST
+    for start, end in sorted(spans):
+        if start < min(end, reached):
+            found.append((start, min(end, reached)))
+        reached = max(reached, end)
+    return merge_intervals(found)
+
+
 def outside(spans: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
     """Returns the parts of SPANS that are in none of OTHERS: ascending, disjoint."""
     left = merge_intervals([*spans])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import MburstError, UsageError
+from ...errors import MburstError
 from ...sql.damage import readable
-from ...units import format_duration
-from .context import dicts
 from .whole import whole_since
 
 if TYPE_CHECKING:
@@ -18,8 +16,10 @@ MOST_BINS = 10_000_000  # in one answer: some 1.5 GB
 _CHOSEN = """
 CREATE OR REPLACE TEMP TABLE chosen AS
 SELECT recording_id, clock_epoch, host, rack, interface, direction, bin_ns AS stored_ns,
-       coalesce(CAST($bin_ns AS BIGINT), bin_ns) AS bin_ns, coalesce(CAST($link_bps AS BIGINT), link_bps) AS link_bps,
-       start_ns, end_ns
+       coalesce(CAST($bin_ns AS BIGINT), bin_ns) AS bin_ns,
+       coalesce(CAST($link_bps AS BIGINT), link_bps) AS link_bps, start_ns, end_ns,
+       stored_bins(coalesce(CAST($bin_ns AS BIGINT), recorded.bin_ns), recorded.bin_ns, host, interface, direction,
+                   recording_id) AS factor
 FROM recorded
 WHERE coalesce(list_contains(CAST($hosts AS VARCHAR[]), host), true) AND rack = coalesce($rack, rack)
   AND interface = coalesce($interface, interface) AND direction = coalesce($direction, direction)
@@ -67,9 +67,7 @@ def bins_of(
     span = {"since_ns": since_ns, "until_ns": where["until_ns"]}
     with readable(con):
         con.execute(_CHOSEN, {"bin_ns": bin_ns, "link_bps": link_bps, **{name: where[name] for name in names}})
-        chosen = dicts(con, "SELECT * FROM chosen ORDER BY recording_id", {})
-        for run in chosen:
-            _check_width(run)
+        [(chosen,)] = con.execute("SELECT count(*) FROM chosen").fetchall()
         [(count,)] = con.execute(_COUNT, span).fetchall()
     if count > MOST_BINS:
         raise MburstError(
@@ -77,11 +75,3 @@ def bins_of(
             f"choose a wider bin or a shorter time: up to {MOST_BINS:,} are allowed",
         )
     return (_BINS, span) if chosen else None
-
-
-def _check_width(run: dict[str, Any]) -> None:
-    if run["bin_ns"] < run["stored_ns"] or run["bin_ns"] % run["stored_ns"]:
-        raise UsageError(
-            f"a bin of {format_duration(run['bin_ns'])} is not a multiple of the "
-            f"{format_duration(run['stored_ns'])} that recording {run['recording_id']} was recorded in"
-        )

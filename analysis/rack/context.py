@@ -108,13 +108,15 @@ class RackQueue:
 
 class RackQueues(NamedTuple):
     """The queues of a rack: the listed ones, the number of all, their drops together (None: none reports them), each
-    packet once, without those of queues at the input; how many do not report them, and whether links identify those of
-    the rack."""
+    packet once, without those of queues at the input; how many dropped any, how many do not report them, the impossible
+    windows of all, and whether links identify those of the rack."""
 
     listed: list[RackQueue]
     number: int
     drops: int | None
+    dropping: int
     uncounted: int
+    impossible: int
     is_known: bool
 
 
@@ -172,7 +174,10 @@ def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit
         )
     )
     uncounted = sum(row["dropped"] is None for row in rows)
-    return RackQueues(shown_queues[:limit], len(found), _drops(ports, rows), uncounted, bool(ports))
+    dropping, impossible = sum(bool(queue.dropped) for queue in found), sum(queue.impossible for queue in found)
+    return RackQueues(
+        shown_queues[:limit], len(found), _drops(ports, rows), dropping, uncounted, impossible, bool(ports)
+    )
 
 
 def _drops(ports: dict[tuple[str, str, str], list[str]], rows: list[dict[str, Any]]) -> int | None:

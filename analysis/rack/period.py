@@ -2,7 +2,7 @@
 
 `detected` leaves in the connection, in addition to the tables of analysis.bursts.find_bursts: rack_runs (the recordings
 that overlap the period), rack_totals (sums of their bins), rack_recorded (when they counted in it), rack_bursts (the
-recorded times of bursts) and rack_spans (when each host received a burst, without overlaps).
+recorded times of bursts) and rack_spans (the recorded times in which each host received a burst, without overlaps).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..bursts.find import COLUMNS, BurstDefinition, detect_bursts, overlapping_r
 from ..model import coverage, distributions, flow_control
 from ..model.context import dicts
 from ..model.distributions import Quantiles
-from ..model.envelope import Interval, merge_intervals
+from ..model.envelope import NS_PER_S, Interval, merge_intervals
 from ..model.flow_control import FlowControl
 from ..read import bins as read_bins
 
@@ -32,16 +32,21 @@ LaneName = tuple[str, str, str]  # host, interface, direction
 PATTERNS = ("single-source", "incast", "many-sources", "canary", "unknown")
 POINTS = 200  # of a distribution
 
-# An ended recording states when it began and ended. One in progress states only its beginning.
+# The recordings that counted in the period; of those without a packet, the ones that were written in it. `recorded` has
+# the clock epochs of a recording, but not the time of missing bins: the row of a recording says that it had some then.
 _RUNS = """
 CREATE TEMP TABLE rack_runs AS
 SELECT * REPLACE (coalesce($link,
                            link_bps) AS link_bps), CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS number
 FROM main.recordings
-WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND written_ns < $until
-                            ELSE start_ns < $until AND (ended = '' OR end_ns >= $since) END
+WHERE rack = $rack AND CASE
+        WHEN start_ns IS NULL THEN written_ns >= $since AND written_ns < $until
+        WHEN is_span_known(clock_epochs, start_ns, end_ns)
+            THEN recorded_from(start_ns, bin_ns) < $until AND recorded_until(end_ns, bin_ns, complete) > $since END
+    OR recording_id IN (SELECT recording_id FROM recorded WHERE rack = $rack AND start_ns < $until AND end_ns > $since)
 """
-_SPANS = "CREATE TEMP TABLE rack_spans AS FROM host_bursts ORDER BY host, start_ns"
+_PARTS = "CREATE TEMP VIEW rack_parts AS FROM received_parts('bursts', 'rack_recorded')"
+_SPANS = "CREATE TEMP TABLE rack_spans AS FROM received_times('rack_parts') ORDER BY host, start_ns"
 # before_ns: the end of the recorded time before it, of the same recording and clock epoch
 _RECORDED = """
 CREATE TEMP TABLE rack_recorded AS
@@ -68,11 +73,17 @@ SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clo
        coalesce(t.packets, 0) AS packets,
        coalesce(t.wire_bytes, 0) AS wire_bytes, coalesce(largest, 0) AS largest,
        coalesce(t.quality, 0) AS quality, coalesce(losing_bins, 0) AS losing_bins,
-       coalesce(busiest_second, 0) AS busiest_second, t.first_ns, t.last_ns, first_second, of_first_second, last_second,
-       of_last_second
+       coalesce(busiest_second, 0) AS busiest_second, first_second, of_first_second, last_second, of_last_second
 FROM rack_runs LEFT JOIN rack_totals AS t USING (number)
     LEFT JOIN (SELECT recording_id, receiver FROM lanes) AS of_lane USING (recording_id)
 ORDER BY host, interface, direction, number
+"""
+# Each recording of a capture has all that the capture dropped, in both directions and at all interfaces.
+_DROPS = """
+SELECT host, interface, CAST(sum(dropped) AS BIGINT) AS dropped FROM (
+    SELECT host, string_agg(DISTINCT interface, ', ' ORDER BY interface) AS interface, max(dropped) AS dropped
+    FROM rack_runs GROUP BY capture_id, host)
+GROUP BY host, interface HAVING sum(dropped) > 0 ORDER BY host, interface
 """
 _OWN_TIMES = """
 SELECT host, interface, direction, start_ns, end_ns FROM own_times JOIN lanes USING (lane)
@@ -122,7 +133,9 @@ WITH sent AS (
            count(*) FILTER (counted) AS led, list(DISTINCT host ORDER BY host) AS hosts, max(members) AS members
     FROM burst_sources AS s JOIN bursts USING (burst) WHERE receiver IS NOT NULL GROUP BY source
 )
-SELECT *, count(*) OVER () AS feeders, CAST(sum(bytes) OVER () AS BIGINT) AS all_bytes
+SELECT *, count(*) FILTER (source <> 'other') OVER () AS feeders,
+       coalesce(max(members) FILTER (source = 'other') OVER (), 0) AS others,
+       CAST(sum(bytes) OVER () AS BIGINT) AS all_bytes
 FROM sent ORDER BY bytes DESC, source LIMIT $limit
 """
 _FEEDING = """
@@ -210,6 +223,16 @@ class RackLane:
 
 
 @dataclass(frozen=True)
+class InterfaceDrops:
+    """The packets that the captures of an interface dropped in whole recordings, including those that reach beyond the
+    period; each packet once, though all recordings of a capture count it."""
+
+    host: str
+    interface: str  # "eth0, eth1" for a capture of several
+    dropped: int
+
+
+@dataclass(frozen=True)
 class BurstSender:
     """A sender of bytes in bursts that hosts of the rack received. `led`: bursts with this sender in their fan-in."""
 
@@ -234,12 +257,13 @@ def detected(store: StoreFolder, rack: str, period: Period, definition: BurstDef
         read_bins.sum_rack(con, period.since_ns, period.until_ns)
         # Only the tables are needed: a day may have a million bursts, so no burst becomes an object here.
         detect_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
-        con.execute(_SPANS)
         known = coverage.by_epoch(con, period.since_ns, period.until_ns)
         rows = [(*of, *span) for of, spans in known.items() for span in spans]
         names = ("recordings", "epochs", "starts", "ends")
         con.execute(_RECORDED, {name: [row[i] for row in rows] for i, name in enumerate(names)})
         con.execute(_CLIPPED)
+        con.execute(_PARTS)
+        con.execute(_SPANS)
     return con
 
 
@@ -254,16 +278,23 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[RackLane]:
         recorded.setdefault(recording, []).append((span[0], span[1]))
     links = {run["recording_id"]: run["link_bps"] for of in runs.values() for run in of}
     asked = flow_control.of_recordings(con, links, period.since_ns, period.until_ns)
+    repeated = _repeated(con, runs, recorded, period)
     return [
         _lane(
             name,
             of,
             bursts.get(name),
             recorded,
+            repeated.get(name),
             flow_control.summed(asked[run["recording_id"]] for run in of if run["recording_id"] in asked),
         )
         for name, of in runs.items()
     ]
+
+
+def drops(con: duckdb.DuckDBPyConnection) -> list[InterfaceDrops]:
+    """Returns the interfaces whose recordings dropped packets, ordered by host and interface."""
+    return [InterfaceDrops(**row) for row in dicts(con, _DROPS, {})]
 
 
 def received(con: duckdb.DuckDBPyConnection, found: Sequence[RackLane]) -> list[RackLane]:
@@ -326,6 +357,7 @@ def _lane(
     runs: Sequence[dict[str, Any]],
     burst: dict[str, Any] | None,
     recorded: Mapping[str, Sequence[Interval]],
+    repeated: int | None,
     asked: FlowControl,
 ) -> RackLane:
     quality = 0
@@ -341,7 +373,7 @@ def _lane(
         wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
         busiest_bin=fullest["largest"] * 8e9 / fullest["bin_ns"],
         busiest_bin_ns=fullest["bin_ns"],
-        busiest_second=_busiest_second(runs) * 8.0,
+        busiest_second=(_busiest_second(runs) if repeated is None else repeated) * 8.0,
         dropped=sum(run["dropped"] for run in runs),
         late=sum(run["late"] for run in runs),
         losing_bins=int(sum(run["losing_bins"] for run in runs)),
@@ -355,29 +387,41 @@ def _lane(
     )
 
 
+def _repeated(
+    con: duckdb.DuckDBPyConnection,
+    lanes: Mapping[LaneName, Sequence[dict[str, Any]]],
+    recorded: Mapping[str, Sequence[Interval]],
+    period: Period,
+) -> dict[LaneName, int]:
+    """Returns the wire bytes of the fullest second of the lanes whose recordings or clock epochs overlap."""
+    names: list[LaneName] = []
+    rows, shared = [], []
+    for name, runs in lanes.items():
+        spans = coverage.repeated(span for run in runs for span in recorded.get(run["recording_id"], ()))
+        if not spans:
+            continue
+        width = max(run["bin_ns"] for run in runs)
+        cells = [(start // width * width, (end - 1) // width * width) for start, end in spans]
+        seconds = merge_intervals([(first // NS_PER_S, last // NS_PER_S + 1) for first, last in cells])
+        shared += [(len(names), *times) for times in seconds]
+        rows += [(run["recording_id"], len(names), width) for run in runs]
+        names.append(name)
+    found = read_bins.fullest_seconds(con, rows, shared, period.since_ns, period.until_ns) if rows else {}
+    return {names[number]: sent for number, sent in found.items()}
+
+
 def _busiest_second(runs: Sequence[dict[str, Any]]) -> int:
-    """Returns the wire bytes of the fullest second of the clock. A second in which one recording ends and another
-    begins has the bytes of both; of recordings that overlap in it, the fullest counts."""
-    parts: dict[int, list[tuple[int, int, int]]] = {}  # by second: first bin, last bin, bytes
+    """Returns the wire bytes of the fullest second of the clock, of recordings that do not overlap. A second in which
+    one ends and another begins has the bytes of both."""
+    parts: dict[int, int] = {}
     for run in runs:
         first, last = run["first_second"], run["last_second"]
         if first is None:
             continue
-        until_ns = run["last_ns"] if first == last else (first + 1) * 10**9
-        parts.setdefault(first, []).append((run["first_ns"], until_ns, run["of_first_second"]))
+        parts[first] = parts.get(first, 0) + run["of_first_second"]
         if last > first:
-            parts.setdefault(last, []).append((last * 10**9, run["last_ns"], run["of_last_second"]))
-    return max([int(run["busiest_second"]) for run in runs] + [_apart(of) for of in parts.values()])
-
-
-def _apart(parts: Sequence[tuple[int, int, int]]) -> int:
-    """Returns the sum of the bytes of (first bin, last bin, bytes); of those that overlap, the most bytes count."""
-    total, most, reached = 0, 0, None
-    for first, last, sent in sorted(parts):
-        if reached is not None and first > reached:
-            total, most = total + most, 0
-        most, reached = max(most, sent), last if reached is None else max(reached, last)
-    return total + most
+            parts[last] = parts.get(last, 0) + run["of_last_second"]
+    return max([int(run["busiest_second"]) for run in runs] + [int(sent) for sent in parts.values()])
 
 
 def cells(con: duckdb.DuckDBPyConnection, slot_ns: int) -> dict[tuple[str, str, str, int], tuple[int, int]]:
@@ -400,11 +444,13 @@ def durations(con: duckdb.DuckDBPyConnection) -> tuple[Quantiles, list[float], l
     return distributions.summarize(values), [float(value) for value in x], [float(value) for value in y]
 
 
-def feeders(con: duckdb.DuckDBPyConnection, limit: int) -> tuple[list[BurstSender], int, int]:
-    """Returns the senders of most bytes in inbound bursts, the number of all senders, and the bytes of all."""
+def feeders(con: duckdb.DuckDBPyConnection, limit: int) -> tuple[list[BurstSender], int, int, int]:
+    """Returns the senders of most bytes in inbound bursts; the number of all senders, without those that are recorded
+    together (`other`), the most that these are at once, and the bytes of all."""
     rows = dicts(con, _FEEDERS, {"limit": limit})
     found = [BurstSender(**{name: row[name] for name in BurstSender.__dataclass_fields__}) for row in rows]
-    return found, rows[0]["feeders"] if rows else 0, rows[0]["all_bytes"] if rows else 0
+    senders, others, all_bytes = (rows[0][name] if rows else 0 for name in ("feeders", "others", "all_bytes"))
+    return found, senders, others, all_bytes
 
 
 def feeding(con: duckdb.DuckDBPyConnection) -> dict[str, int]:

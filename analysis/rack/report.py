@@ -22,10 +22,12 @@ from .change import WEEK_NS, Newcomers, RackChange, compare, newcomers
 from .context import RackPath, RackQueue, read_paths, read_queues
 from .period import (
     BurstSender,
+    InterfaceDrops,
     Period,
     RackLane,
     cells,
     detected,
+    drops,
     durations,
     feeders,
     feeding,
@@ -62,8 +64,9 @@ class RackFigures:
     slot; slot i begins at (first_slot + i) * slot_ns. `durations_ns` and `fractions` are points of the distribution of
     the durations of inbound bursts. `previous` and `weekday` are None if nothing of the rack was recorded then.
     `queues_known` says whether the store knows which switch queues belong to the rack; if it does not, `queues` are all
-    queues of the store. `queue_drops` is of all except the `uncounted_queues`, which do not report drops; None if none
-    does.
+    queues of the store. `feeder_count` is without the senders that are recorded together (`other`), and `others` the
+    most that these are at once. `queue_drops` is of all except the `uncounted_queues`, which do not report drops; None
+    if none does. `dropping_queues` are all with drops, and `impossible_windows` those of all queues.
     """
 
     rack: str
@@ -72,6 +75,7 @@ class RackFigures:
     definition: BurstDefinition
     lanes: Sequence[RackLane]
     inbound: Sequence[RackLane]
+    drops: Sequence[InterfaceDrops]
     slot_ns: int
     first_slot: int
     cells: Sequence[Sequence[SlotCounts]]
@@ -81,6 +85,7 @@ class RackFigures:
     feeders: Sequence[BurstSender]
     names: dict[str, str]  # of addresses in bursts at the end of the period, if known
     feeder_count: int
+    others: int
     fed_bytes: int
     contention: Contention | None
     paths: Sequence[RackPath]
@@ -88,7 +93,9 @@ class RackFigures:
     queues: Sequence[RackQueue]
     queue_count: int
     queue_drops: int | None
+    dropping_queues: int
     uncounted_queues: int
+    impossible_windows: int
     queues_known: bool
     previous: RackChange | None
     weekday: RackChange | None
@@ -122,7 +129,7 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
         slot_ns = slot_width(period.span_ns)
         first_slot, slots = period.since_ns // slot_ns, -(-period.until_ns // slot_ns)
         duration, points, fractions = durations(con)
-        top, feeder_count, fed_bytes = feeders(con, FEEDERS)
+        top, feeder_count, others, fed_bytes = feeders(con, FEEDERS)
         fed = feeding(con)
         called = named(con, {*fed, *(feeder.source for feeder in top)}, period.until_ns - 1)
         paths, unplaced = read_paths(con, period, PATHS)
@@ -134,6 +141,7 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
             definition=definition,
             lanes=found,
             inbound=inbound,
+            drops=drops(con),
             slot_ns=slot_ns,
             first_slot=first_slot,
             cells=_grid(con, inbound, slot_ns, first_slot, slots),
@@ -143,6 +151,7 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
             feeders=top,
             names={address: of.name for address, of in called.items() if of.name},
             feeder_count=feeder_count,
+            others=others,
             fed_bytes=fed_bytes,
             contention=contention(con, PAIRS),
             paths=paths,
@@ -150,7 +159,9 @@ def gather(store: StoreFolder, rack: str, period: Period, definition: BurstDefin
             queues=queues.listed,
             queue_count=queues.number,
             queue_drops=queues.drops,
+            dropping_queues=queues.dropping,
             uncounted_queues=queues.uncounted,
+            impossible_windows=queues.impossible,
             queues_known=queues.is_known,
             previous=None,
             weekday=None,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from .rows import dicts, first
 
 if TYPE_CHECKING:
     import duckdb
+
+GROUPS = 2_000_000  # rows of an aggregate in memory
+NS_PER_S = 10**9
 
 _SLICE = "FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until"
 _CELLS = """
@@ -74,6 +78,39 @@ WHERE ts_ns >= coalesce($since_ns, ts_ns) AND ts_ns <= coalesce($until_ns - 1, t
 GROUP BY ALL
 HAVING 2 * count(*) FILTER (bins.quality & $coarse <> 0) > count(*)
 ORDER BY ALL"""
+# Bins of several widths are compared in the widest of their lane. Cells are groups only in seconds in which bins of the
+# same time can lie: otherwise each bin of a lane would be a group.
+_SECONDS = """
+WITH runs AS (
+    SELECT unnest($ids) AS recording_id, CAST(unnest(range(len($ids))) AS INTEGER) AS run,
+           CAST(unnest($lanes) AS INTEGER) AS lane, CAST(unnest($widths) AS BIGINT) AS width_ns
+), shared AS (
+    SELECT lane, unnest(range(first, until)) AS second, true AS is_shared
+    FROM (SELECT CAST(unnest($shared_lanes) AS INTEGER) AS lane, CAST(unnest($firsts) AS BIGINT) AS first,
+                 CAST(unnest($untils) AS BIGINT) AS until)
+), parts AS (
+    SELECT lane, run, second, CASE WHEN is_shared THEN clock_epoch END AS epoch,
+           CASE WHEN is_shared THEN cell END AS cell, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes
+    FROM (SELECT lane, run, clock_epoch, bin_start(ts_ns, width_ns) AS cell, bin_number(cell, 1000000000) AS second,
+                 wire_bytes
+          FROM counts JOIN runs USING (recording_id) WHERE ts_ns >= $since AND ts_ns < $until)
+    LEFT JOIN shared USING (lane, second) WHERE second >= $first AND second < $end
+    GROUP BY ALL
+), fullest AS (
+    SELECT lane, second, max(wire_bytes) AS wire_bytes FROM parts
+    GROUP BY lane, second, cell, CASE WHEN cell IS NULL THEN run END
+)
+SELECT lane, max(wire_bytes)
+FROM (SELECT lane, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes FROM fullest GROUP BY lane, second) GROUP BY lane
+"""
+# A slice has the bins of at most $groups, and of one second more.
+_SLICES = """
+SELECT min(second)
+FROM (SELECT second, sum(bins) OVER (ORDER BY second) // $groups AS slice
+      FROM (SELECT bin_number(ts_ns, 1000000000) AS second, count(*) AS bins FROM counts
+            WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY second))
+GROUP BY slice ORDER BY 1
+"""
 _RACK = """
 CREATE TEMP TABLE rack_totals AS
 SELECT number, max(wire_bytes) AS busiest_second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
@@ -94,7 +131,8 @@ GROUP BY number
 
 def cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], repeated: bool, width_ns: int) -> dict[str, Any]:
     """Returns cells of WIDTH_NS as arrays by name: `cell` (its number), `largest` bin and `total` in wire bytes,
-    `bins`. REPEATED: some recordings cover the same time, so that only the fullest of simultaneous bins counts."""
+    `bins`. REPEATED: some recordings or clock epochs cover the same time, so that only the fullest of simultaneous bins
+    counts."""
     return con.execute(_CELLS.format(rows=_rows(repeated)), {**where, "width": width_ns}).fetchnumpy()
 
 
@@ -124,7 +162,34 @@ def fullest(
 def _rows(repeated: bool) -> str:
     if not repeated:
         return f"SELECT ts_ns, wire_bytes {_SLICE}"
-    return f"SELECT ts_ns, max(wire_bytes) AS wire_bytes {_SLICE} GROUP BY clock_epoch, ts_ns"
+    return f"SELECT ts_ns, max(wire_bytes) AS wire_bytes {_SLICE} GROUP BY ts_ns"
+
+
+def fullest_seconds(
+    con: duckdb.DuckDBPyConnection,
+    lanes: list[tuple[str, int, int]],
+    shared: list[tuple[int, int, int]],
+    since_ns: int,
+    until_ns: int,
+) -> dict[int, int]:
+    """Returns the wire bytes of the fullest second of the clock by lane, if recordings or clock epochs of a lane cover
+    the same time: only the fullest of simultaneous bins counts. LANES: recording, number of its lane, widest bins of
+    that lane. SHARED: number of a lane, first and end of consecutive seconds of the clock in which the cells lie that
+    have time more than once; those of a lane are disjoint. The time is read in slices of about GROUPS bins."""
+    where = {name: [row[i] for row in lanes] for i, name in enumerate(("ids", "lanes", "widths"))}
+    widest = max(width for _, _, width in lanes)
+    of_all = {"ids": where["ids"], "since": since_ns, "until": until_ns, "groups": GROUPS}
+    begins = [second for (second,) in con.execute(_SLICES, of_all).fetchall()]
+    edges = [(since_ns - widest) // NS_PER_S, *begins[1:], until_ns // NS_PER_S + 1]
+    for i, name in enumerate(("shared_lanes", "firsts", "untils")):
+        where[name] = [times[i] for times in shared]
+    found: dict[int, int] = {}
+    for at, end in pairwise(edges):
+        since, until = max(since_ns, at * NS_PER_S), min(until_ns, end * NS_PER_S + widest)
+        slice_of = {"since": since, "until": until, "first": at, "end": end}
+        for lane, sent in con.execute(_SECONDS, {**where, **slice_of}).fetchall():
+            found[lane] = max(sent, found.get(lane, 0))
+    return found
 
 
 def count_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], widths_ns: list[int]) -> tuple[int, ...]:

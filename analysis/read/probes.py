@@ -87,5 +87,6 @@ def exchanges(
 
 
 def unplaced(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int) -> int:
-    """Returns how many probes were sent in that time between hosts that are not in the table rack_runs."""
+    """Returns how many probes were sent in that time between hosts that are not in the table rack_runs: those of other
+    racks, or without a recording of that time."""
     return int(con.execute(_UNPLACED, {"since": since_ns, "until": until_ns}).fetchall()[0][0])

@@ -11,13 +11,18 @@ if TYPE_CHECKING:
 
 _MOST = """
 WITH sent AS (
-    SELECT source, CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(packets) AS BIGINT) AS packets, max(members) AS members
-    FROM sources WHERE recording_id IN (SELECT unnest($ids)) AND last_ns >= $since AND ts_ns < $until GROUP BY source
+    SELECT source, CAST(round(sum(part_within(bytes, first_ns, last_ns, $since, $until))) AS BIGINT) AS bytes,
+           CAST(round(sum(part_within(packets, first_ns, last_ns, $since, $until))) AS BIGINT) AS packets,
+           max(members) AS members
+    FROM sources
+    WHERE recording_id IN (SELECT unnest($ids)) AND last_ns >= $since AND ts_ns < $until AND first_ns < $until
+    GROUP BY source
 ), burst AS (
     SELECT source, CAST(round(sum(bytes)) AS BIGINT) AS bytes FROM report_senders
     WHERE recording_id IN (SELECT unnest($ids)) GROUP BY source
 )
-SELECT sent.*, coalesce(burst.bytes, 0) AS burst_bytes, count(*) OVER () AS senders,
+SELECT sent.*, coalesce(burst.bytes, 0) AS burst_bytes, count(*) FILTER (source <> 'other') OVER () AS senders,
+    coalesce(max(members) FILTER (source = 'other') OVER (), 0) AS others,
     CAST(sum(sent.bytes) OVER () AS BIGINT) AS all_bytes
 FROM sent LEFT JOIN burst USING (source) ORDER BY burst_bytes DESC, sent.bytes DESC, source LIMIT $limit
 """
@@ -42,9 +47,10 @@ GROUP BY number
 
 def most_in_bursts(con: duckdb.DuckDBPyConnection, where: dict[str, Any], limit: int) -> list[dict[str, Any]]:
     """Returns the senders of most bytes in bursts (by the table report_senders) of a slice of recordings ($ids, $since,
-    $until); each row also has the number and the bytes of all senders. A sender's bin counts if a packet of it can be
-    in the slice: it may begin before."""
-    return dicts(con, _MOST, {"limit": limit, **where})
+    $until); each row also has the number of all senders, without those that are recorded together (`other`), the most
+    that these are at once (0: none), and the bytes of all. A sender's bin that reaches beyond the slice counts by the
+    part of its time, first to last packet, in it. A slice without time has none."""
+    return dicts(con, _MOST, {"limit": limit, **where}) if where["since"] < where["until"] else []
 
 
 def sent_span(con: duckdb.DuckDBPyConnection, host: str, interface: str) -> tuple[Any, ...] | None:

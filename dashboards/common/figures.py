@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...analysis.answers.host import LaneReport, worst_first
+from ...analysis.answers.lane_report import LaneReport, worst_first
 from ...analysis.model import distributions
 from ...analysis.model.context import PathLatency, QueueWindows
 from ...analysis.model.envelope import Interval, steps
@@ -284,32 +284,36 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
     layout.update(
         height=plot + MARGIN_TOP + MARGIN_BOTTOM,
         margin={"l": 64, "r": 10, "t": MARGIN_TOP, "b": MARGIN_BOTTOM},
-        xaxis={
-            "domain": [0, 1],
-            "anchor": "free",
-            "position": 0,
-            "showgrid": True,
-            "gridcolor": LIGHT["rule"],
-            "zeroline": False,
-            "range": [(report.start_ns - origin(report)) / 1e9, (report.end_ns - origin(report)) / 1e9],
-            "tickfont": {"size": 11, "color": LIGHT["muted"]},
-            "ticks": "outside",
-            "ticklen": 5,
-            "tickcolor": LIGHT["rule"],
-            "showspikes": True,
-            "spikemode": "across",
-            "spikesnap": "cursor",
-            "spikethickness": 1,
-            "spikedash": "solid",
-            "spikecolor": LIGHT["muted"],
-            "title": {"text": "seconds", "font": {"size": 11, "color": LIGHT["muted"]}},
-        },
+        xaxis=_time_axis(report),
         shapes=reference_lines(link, threshold),
         hovermode="x",
         dragmode="zoom",
         **common(),
     )
     return go.Figure(data=data, layout=layout)
+
+
+def _time_axis(report: LaneReport) -> dict[str, Any]:
+    return {
+        "domain": [0, 1],
+        "anchor": "free",
+        "position": 0,
+        "showgrid": True,
+        "gridcolor": LIGHT["rule"],
+        "zeroline": False,
+        "range": [(report.start_ns - origin(report)) / 1e9, (report.end_ns - origin(report)) / 1e9],
+        "tickfont": {"size": 11, "color": LIGHT["muted"]},
+        "ticks": "outside",
+        "ticklen": 5,
+        "tickcolor": LIGHT["rule"],
+        "showspikes": True,
+        "spikemode": "across",
+        "spikesnap": "cursor",
+        "spikethickness": 1,
+        "spikedash": "solid",
+        "spikecolor": LIGHT["muted"],
+        "title": {"text": "seconds", "font": {"size": 11, "color": LIGHT["muted"]}},
+    }
 
 
 def common() -> dict[str, Any]:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ...analysis.answers.host import ReportLane
+from ...analysis.answers.lanes import ReportLane
 from ...units import format_count, format_duration, format_number, format_rate, format_share
 
 if TYPE_CHECKING:
     from ...analysis.bursts.find import BurstDefinition
-    from ...analysis.model import context
-    from ...analysis.rack import context as rack_beside
     from ...sql.damage import DamagedFile
 
 DAY_NS = 86_400_000_000_000
@@ -66,6 +64,18 @@ def count_hosts(hosts: int, others: int, other: str) -> str:
     return " and ".join(format_count(number, noun) for number, noun in kinds if number) or format_count(0, "host")
 
 
+def senders_shown(shown: Sequence[str], senders: int, others: int) -> str:
+    """ "20 of 35 senders, and up to 1,000 others at once": SHOWN are those of a table, SENDERS all without those that
+    are recorded together (`other`), OTHERS the most that these are at once."""
+    number = sum(sender != "other" for sender in shown)
+    if others and not senders:
+        return f"up to {format_count(others, 'sender')} at once"
+    of = format_count(senders, "sender")
+    if number < senders:
+        of = f"{number:,} of {of}"
+    return f"{of}, and up to {format_count(others, 'other')} at once" if others else of
+
+
 def rate(bps: float, link_bps: int | None) -> str:
     """Returns a rate for readers: a share of line rate if the speed of the link is known."""
     return format_share(bps / link_bps) if link_bps else format_rate(bps)
@@ -109,9 +119,9 @@ def long(ns: float) -> str:
     return f"{hours:.3g} h" if hours >= 1 else format_duration(ns)
 
 
-def impossible_windows(queues: Sequence[context.QueueWindows | rack_beside.RackQueue]) -> Iterator[Statement]:
+def impossible_windows(left_out: int) -> Iterator[Statement]:
     """Yields a statement on the queue windows that devices reported with impossible values."""
-    if left_out := sum(queue.impossible for queue in queues):
+    if left_out:
         yield Statement(
             NOTE,
             f"{format_count(left_out, 'window')} of switch queues left out as impossible",

@@ -84,7 +84,7 @@ def _sections(report: RackFigures) -> list[tuple[str, list[Any]]]:
         ),
         ("Contention between hosts", tables.contention(report)),
         ("Switch queues", tables.queues(report)),
-        ("Latency in and out of bursts", [tables.latency(report)]),
+        ("Latency in and out of bursts", tables.latency(report)),
         ("Largest bursts", [tables.worst(report)]),
     ]
 

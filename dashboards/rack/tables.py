@@ -106,10 +106,7 @@ def feeders(report: RackFigures) -> PageTable | Paragraph:
         ]
         for feeder in report.feeders
     ]
-    shown = len(report.feeders)
-    caption = (
-        f"{shown} of {report.feeder_count:,} senders" if shown < report.feeder_count else format_count(shown, "sender")
-    )
+    caption = words.senders_shown([feeder.source for feeder in report.feeders], report.feeder_count, report.others)
     return PageTable(
         f"{caption}, by bytes in bursts",
         ["Sender", "", "To", "In bursts", "Of all in bursts", "Bursts", "In their fan-in"],
@@ -181,20 +178,25 @@ def queues(report: RackFigures) -> Blocks:
     return [listed, *note]
 
 
-def latency(report: RackFigures) -> PageTable | Paragraph:
+def latency(report: RackFigures) -> Blocks:
     """Returns the probes that met a burst of an end of their path, and those that did not."""
-    if not report.paths:
-        text = "No probe was sent from or to a host of this rack in this time."
-        if report.unplaced_probes:
-            text += f" {format_count(report.unplaced_probes, 'probe')} name other hosts."
-        return Paragraph(text)
     rows = [row for path in report.paths for row in (_side(path, path.met, True), _side(path, path.clear, False))]
-    return PageTable(
-        "Latency, by one measure a path",
-        ["Path", "Measure", "Probes", "Number", "Lost", "p50", "p99", "p99.9", "Longest"],
-        rows,
-        3,
+    listed = (
+        PageTable(
+            "Latency, by one measure a path",
+            ["Path", "Measure", "Probes", "Number", "Lost", "p50", "p99", "p99.9", "Longest"],
+            rows,
+            3,
+        )
+        if rows
+        else Paragraph("No probe of this time names a host of this rack that was recorded then.")
     )
+    if not report.unplaced_probes:
+        return [listed]
+    number = format_count(report.unplaced_probes, "probe")
+    names = "names" if report.unplaced_probes == 1 else "name"
+    text = f"{number} of this time {names} no host of this rack that was recorded then."
+    return [listed, Paragraph(text, quiet=True)]
 
 
 def _side(path: RackPath, side: ProbeGroup, met: bool) -> Sequence[str]:

@@ -29,6 +29,7 @@ from ..common.words import (
 )
 
 DAY_NS = 86_400 * 10**9
+UNNAMED = "unnamed host"
 MOST_ASKED = 5  # directions with pause frames and congestion notifications that are named
 
 
@@ -42,7 +43,7 @@ def period(since_ns: int, until_ns: int) -> str:
 def lane_name(lane: RackLane | Any, alone: bool = False) -> str:
     """ "h03 eth0 outbound"; the usual direction is left out if there is no other."""
     direction = "" if alone and lane.direction == "in" else DIRECTIONS.get(lane.direction, lane.direction)
-    return " ".join(part for part in (lane.host or "unnamed host", lane.interface, direction) if part)
+    return " ".join(part for part in (lane.host or UNNAMED, lane.interface, direction) if part)
 
 
 def recorders(lanes: Iterable[RackLane]) -> tuple[set[str], set[str]]:
@@ -56,7 +57,7 @@ def verdict(report: RackFigures) -> str:
     """Describes the rack's period in a few sentences."""
     if not report.recorded:
         return "Nothing of this rack was recorded in this time."
-    bursting = {lane.receiver for lane in report.inbound if lane.bursts}
+    bursting = _bursting(report.inbound)
     hosts = {lane.receiver for lane in report.inbound if lane.recorded_ns}
     n = sum(lane.bursts for lane in report.inbound)
     if not any(lane.link_bps for lane in report.lanes):
@@ -64,25 +65,35 @@ def verdict(report: RackFigures) -> str:
     if not n:
         parts = [f"No burst reached {'the host' if len(hosts) == 1 else f'any of the {len(hosts)} hosts'} recorded"]
     else:
-        who = f"{len(bursting)} of {format_count(len(hosts), 'host')}" if len(hosts) > 1 else next(iter(hosts))
+        worst, most_ns = bursting[0]
+        who = f"{len(bursting)} of {format_count(len(hosts), 'host')}" if len(hosts) > 1 else worst or UNNAMED
         parts = [
             f"{who} received {format_count(n, 'burst')}, "
             f"{format_share(share(report.inbound))} of the time that was recorded"
         ]
-        most = max(report.inbound, key=lambda lane: (lane.burst_ns, lane.bursts))
-        if len(bursting) > 1:
-            part = most.burst_ns / sum(lane.burst_ns for lane in report.inbound)
-            parts.append(f"{format_share(part)} of the time in bursts fell on {most.receiver}")
+        if len(bursting) > 1 and most_ns:
+            part = most_ns / sum(burst_ns for _, burst_ns in bursting)
+            parts.append(f"{format_share(part)} of the time in bursts fell on {worst or UNNAMED}")
     parts += list(_changes(report))
     return ". ".join(parts) + "."
+
+
+def _bursting(inbound: Sequence[RackLane]) -> list[tuple[str, int]]:
+    """Returns the hosts that received bursts, and their time in bursts over all of their interfaces, most first."""
+    found: dict[str, tuple[int, int]] = {}
+    for lane in inbound:
+        if lane.bursts and lane.receiver is not None:
+            burst_ns, bursts = found.get(lane.receiver, (0, 0))
+            found[lane.receiver] = burst_ns + lane.burst_ns, bursts + lane.bursts
+    ranked = sorted(found, key=lambda host: (-found[host][0], -found[host][1], host))
+    return [(host, found[host][0]) for host in ranked]
 
 
 def _changes(report: RackFigures) -> Iterator[str]:
     if report.previous and report.previous.comparable and (changed := change(report.previous)):
         yield f"Against the period before: {changed}"
-    dropping = [queue for queue in report.queues if queue.dropped]
-    if dropping:
-        yield f"{format_count(len(dropping), 'switch queue')} dropped {drops(report)}"
+    if report.dropping_queues:
+        yield f"{format_count(report.dropping_queues, 'switch queue')} dropped {drops(report)}"
     if report.new and (report.new.lanes or report.new.senders):
         lanes, senders = report.new.lanes, report.new.senders
         receivers = {lane.receiver for lane in lanes if lane.receiver is not None}
@@ -147,7 +158,7 @@ def statements(report: RackFigures) -> list[Statement]:
         *_flow_control(report),
         *_baseline(report),
         *_canaries(report),
-        *impossible_windows(report.queues),
+        *impossible_windows(report.impossible_windows),
     ]
     return sorted(found, key=lambda statement: (WARNING, NOTE).index(statement.level))
 
@@ -207,11 +218,11 @@ def _canaries(report: RackFigures) -> Iterator[Statement]:
 
 def _loss(report: RackFigures) -> Iterator[Statement]:
     if losing := [lane for lane in report.lanes if (lane.dropped or lane.losing_bins) and not lane.is_port]:
+        hosts = sorted({lane.host or UNNAMED for lane in losing})
         yield Statement(
             WARNING,
-            f"Packets were lost while recording on {', '.join(lane.host for lane in losing[:5])}"
-            + (" and others" if len(losing) > 5 else ""),
-            f"{format_count(max(lane.dropped for lane in losing), 'packet')} at most in a recording, "
+            f"Packets were lost while recording on {', '.join(hosts[:5])}" + (" and others" if len(hosts) > 5 else ""),
+            f"{format_count(max((of.dropped for of in report.drops), default=0), 'packet')} at most on an interface, "
             f"{format_count(sum(lane.losing_bins for lane in losing), 'bin')} of this time. Counts are lower "
             "bounds there.",
         )
@@ -299,7 +310,7 @@ def _baseline(report: RackFigures) -> Iterator[Statement]:
 def summary(report: RackFigures) -> dict[str, Any]:
     """Returns this report's entry for an index of reports, a mail or an alert."""
     inbound = report.inbound
-    bursting = sorted((lane for lane in inbound if lane.bursts), key=lambda lane: (-lane.burst_ns, lane.name))
+    bursting = _bursting(inbound)
     return {
         "rack": report.rack,
         "since_ns": report.since_ns,
@@ -307,14 +318,14 @@ def summary(report: RackFigures) -> dict[str, Any]:
         "recorded": report.recorded,
         "verdict": verdict(report),
         "hosts": len({lane.receiver for lane in inbound if lane.recorded_ns}),
-        "bursting_hosts": len({lane.receiver for lane in bursting}),
+        "bursting_hosts": len(bursting),
         "bursts": sum(lane.bursts for lane in inbound),
         "burst_ns": sum(lane.burst_ns for lane in inbound),
         "share": share(inbound),
-        "longest_ns": max((lane.longest_ns or 0 for lane in bursting), default=0),
-        "worst_host": bursting[0].receiver if bursting else "",
+        "longest_ns": max((lane.longest_ns or 0 for lane in inbound if lane.bursts), default=0),
+        "worst_host": bursting[0][0] if bursting else "",
         "queue_drops": report.queue_drops,
-        "dropped": sum(lane.dropped for lane in report.lanes),
+        "dropped": sum(of.dropped for of in report.drops),
         "previous_per_hour": report.previous.then.per_hour if report.previous else None,
         "per_hour": report.previous.now.per_hour if report.previous else None,
         "new": len(report.new.lanes) + len(report.new.senders) if report.new else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...analysis.answers.host import LaneReport, Peak
+from ...analysis.answers.lane_report import LaneReport, Peak
 from ...units import format_bytes, format_count, format_duration, format_number, format_rate, format_share
 from ..common.words import above_line_rate, clock, dated, exact_clock, rate
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ... import __version__
-from ...analysis.answers.host import LaneReport, worst_first
+from ...analysis.answers.lane_report import LaneReport, worst_first
 from ...analysis.answers.paths import PathProbes
-from ...analysis.model import distributions
+from ...analysis.model import context, distributions
 from ...names import file_part
 from ...units import format_count, format_share
 from ..common import page, sensitivity_words, words
@@ -272,41 +272,44 @@ def _lane_json(report: LaneReport, definition: BurstDefinition) -> dict[str, Any
         },
         "sources": {
             "n": report.source_count,
+            "others": report.others,
             "bytes": report.source_bytes,
             "top": [asdict(source) for source in report.sources],
         },
-        "probes": [
-            {
-                "src": p.src,
-                "dst": p.dst,
-                "protocol": p.protocol,
-                "n": p.probes,
-                "lost": p.lost_probes,
-                "measure": p.measure,
-                "measured": p.measured,
-                "p50_ns": p.p50_ns,
-                "p99_ns": p.p99_ns,
-                "p999_ns": p.p999_ns,
-                "max_ns": p.max_ns,
-            }
-            for p in report.latency
-        ],
-        "queues": [
-            {
-                "device": q.device,
-                "port": q.port,
-                "queue": q.queue,
-                "semantics": q.semantics,
-                "n": q.windows,
-                "impossible": q.impossible,
-                "max_bytes": q.max_bytes,
-                "dropped_packets": q.dropped_packets,
-            }
-            for q in report.queues
-        ],
+        "probes": [_probes_json(path) for path in report.latency],
+        "queues": [_queue_json(queue) for queue in report.queues],
         "recordings": [dict(run) for run in lane.runs],
         "bursts": report.bursts,
         "sensitivity": _seen(report, definition) or sensitivity_words.UNMEASURED,
+    }
+
+
+def _probes_json(path: context.PathLatency) -> dict[str, Any]:
+    return {
+        "src": path.src,
+        "dst": path.dst,
+        "protocol": path.protocol,
+        "n": path.probes,
+        "lost": path.lost_probes,
+        "measure": path.measure,
+        "measured": path.measured,
+        "p50_ns": path.p50_ns,
+        "p99_ns": path.p99_ns,
+        "p999_ns": path.p999_ns,
+        "max_ns": path.max_ns,
+    }
+
+
+def _queue_json(queue: context.QueueWindows) -> dict[str, Any]:
+    return {
+        "device": queue.device,
+        "port": queue.port,
+        "queue": queue.queue,
+        "semantics": queue.semantics,
+        "n": queue.windows,
+        "impossible": queue.impossible,
+        "max_bytes": queue.max_bytes,
+        "dropped_packets": queue.dropped_packets,
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...analysis.answers.host import LaneReport
+from ...analysis.answers.lane_report import LaneReport
 from ...analysis.model import distributions
 from ...analysis.model.kept import kept_words
 from ...names import shown
@@ -150,12 +150,7 @@ def senders(report: LaneReport) -> list[SenderRow]:
 
 def senders_caption(report: LaneReport) -> str:
     """Returns how many of the senders are shown."""
-    left = report.source_count - len(report.sources)
-    number = (
-        f"{format_count(len(report.sources), 'sender')} of {report.source_count:,}"
-        if left > 0
-        else format_count(report.source_count, "sender")
-    )
+    number = words.senders_shown([source.source for source in report.sources], report.source_count, report.others)
     kept = "".join(f"; senders are {kept_words(above)}" for above in report.lane.distinct("sources_above_ppb"))
     return f"{number}, by bytes in bursts{kept}"
 

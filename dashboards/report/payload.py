@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...analysis.answers.host import LaneReport
+from ...analysis.answers.lane_report import LaneReport
 from ..common import figures
 from ..common.packing import Pack
 from ..common.payload import burst_of, envelope_of, latency_of, queue_of, spans_of

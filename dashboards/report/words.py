@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...analysis.answers.host import LaneReport
+from ...analysis.answers.lane_report import LaneReport
 from ...analysis.model.endings import late_text
 from ...quality import Quality
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
@@ -19,6 +19,11 @@ FULL_FRAME = 1538  # bytes on the wire of the largest untagged Ethernet frame: 1
 
 def statements(report: LaneReport) -> list[Statement]:
     """Returns everything to know before trusting the figures of a lane, the most important first."""
+    if report.is_elsewhere:
+        text = "The recordings of this interface are of other times."
+        if any(run["ended"] == "" for run in report.lane.runs):
+            text += " One of them has not ended: no bin of it is of this time so far."
+        return [*missing_files(report.damaged), Statement(NOTE, "No recording of this time", text)]
     found = [
         *missing_files(report.damaged),
         *_completeness(report),
@@ -27,7 +32,7 @@ def statements(report: LaneReport) -> list[Statement]:
         *_clock(report),
         *(_samples(report) if report.lane.is_port else _packets(report)),
         *_recording(report),
-        *impossible_windows(report.queues),
+        *impossible_windows(sum(queue.impossible for queue in report.queues)),
         *canaries(report),
     ]
     order = (WARNING, NOTE, GOOD)
@@ -83,8 +88,9 @@ def _overlap(report: LaneReport) -> Iterator[Statement]:
         yield Statement(
             WARNING,
             f"{format_duration(report.repeated_ns)} were recorded more than once",
-            "Recordings of this interface overlap in time. Sums count such time once for each, and its bursts are "
-            "listed for each. Means and the 1 s average count it once, by the fullest of simultaneous bins.",
+            "Recordings of this interface overlap in time, or its clock was set back. Sums count such time once for "
+            "each, and its bursts are listed for each. Means and the 1 s average count it once, by the fullest of "
+            "simultaneous bins.",
         )
 
 
@@ -106,6 +112,11 @@ def _samples(report: LaneReport) -> Iterator[Statement]:
         yield Statement(GOOD, "No sample is missing", "The switch sampled this port in all of the recorded time.")
 
 
+def of_recordings(report: LaneReport, text: str) -> str:
+    """Returns what TEXT says of counts of recordings, and whether these reach beyond the period."""
+    return f"{text} This is of whole recordings, which reach beyond this time." if report.is_part else text
+
+
 def _loss(report: LaneReport) -> Iterator[Statement]:
     lane = report.lane
     dropped, late = lane.total("dropped"), lane.total("late")
@@ -122,7 +133,7 @@ def _loss(report: LaneReport) -> Iterator[Statement]:
         yield Statement(
             WARNING,
             f"{format_count(dropped, 'packet')} {'was' if dropped == 1 else 'were'} dropped before they were seen",
-            text,
+            of_recordings(report, text),
         )
     elif report.losing:
         yield Statement(
@@ -142,8 +153,11 @@ def _loss(report: LaneReport) -> Iterator[Statement]:
         yield Statement(
             WARNING,
             late_text(late),
-            f"{format_share(late / (late + recorded))} of all, {format_bytes(lane.total('late_bytes'))}: "
-            "they are missing from the figures.",
+            of_recordings(
+                report,
+                f"{format_share(late / (late + recorded))} of all, {format_bytes(lane.total('late_bytes'))}: they are "
+                "missing from the figures.",
+            ),
         )
 
 
@@ -205,7 +219,11 @@ def _clock(report: LaneReport) -> Iterator[Statement]:
         yield Statement(
             WARNING,
             f"The clock stepped {'once' if steps == 1 else f'{steps} times'}",
-            "No bin spans a step, but times before and after it do not fit together, and gaps across it mean nothing.",
+            of_recordings(
+                report,
+                "No bin spans a step, but times before and after it do not fit together, and gaps across it mean "
+                "nothing.",
+            ),
         )
 
 
@@ -265,14 +283,16 @@ def _senders(report: LaneReport) -> Iterator[Statement]:
         yield Statement(
             NOTE,
             f"{format_count(unparsed, 'packet')} counted by length alone",
-            "Their headers were not understood. Utilization has them in full.",
+            of_recordings(report, "Their headers were not understood. Utilization has them in full."),
         )
     if unknown:
         share = lane.total("unattributed_bytes") / max(lane.total("bytes"), 1)
         yield Statement(
             NOTE,
             f"{format_count(unknown, 'packet')} without a sender",
-            f"{format_share(share)} of all bytes are in the figures, but not assigned to a sender.",
+            of_recordings(
+                report, f"{format_share(share)} of all bytes are in the figures, but not assigned to a sender."
+            ),
         )
     if any(quality.name == "truncated" for quality in report.qualities):
         lengths = ", ".join(f"{length:,}" for length in lane.distinct("snaplen") if length)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...analysis.answers.host import LaneReport
+from ...analysis.answers.lane_report import LaneReport
 from ...analysis.answers.trace import TraceData
 from ...analysis.model.context import PathLatency, QueueWindows
 from ...analysis.model.envelope import NS_PER_S, levels, with_detail

@@ -6,14 +6,20 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from ..errors import UsageError
+from ..services.record.backends import Backend, Direction, Hook, Sources, Stamps
+from ..units import SHOWN
 from .options import Duration, Names, Rate, Scope, Share, Size, Time, definition_of, names, span_of
 
 if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
     from ..sql import StoreFolder
 
+LaneDirection = Literal["in", "out", "mirror"]
+Period = Literal["hour", "day", "week"]
+LatencyMeasure = Literal["application", "round_trip", "forward", "back", "host_here", "host_there"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -41,7 +47,7 @@ class RecordingOptions(TimeOptions, total=False):
     host: Names | None
     rack: str | None
     interface: str | None
-    direction: Literal["in", "out", "mirror"] | None
+    direction: LaneDirection | None
 
 
 class BurstOptions(DefinitionOptions, RecordingOptions, total=False):
@@ -125,13 +131,13 @@ class ReportOptions(DefinitionOptions, TimeOptions, total=False):
 class RackReportOptions(DefinitionOptions, TimeOptions, total=False):
     """The time and the burst definition of a rack's report."""
 
-    last: Literal["hour", "day", "week"] | None  # the last whole hour, day or week in UTC by the clock of this machine
+    last: Period | None  # the last whole hour, day or week in UTC by the clock of this machine
 
 
 class ComparisonOptions(DefinitionOptions, total=False):
     """How two situations are compared."""
 
-    measure: Literal["application", "round_trip", "forward", "back", "host_here", "host_there"] | None
+    measure: LatencyMeasure | None
     slow: Duration | None  # latency from which an answer to a request that needs many is slow; default: p99 of A
     seed: int
 
@@ -145,19 +151,19 @@ class RecordOptions(TypedDict, total=False):
     host: str | None  # host that received the packets; default: this host for an interface, `unknown` for files
     rack: str
     interface: str | None  # name of the interface; default: as the capture names it, or the file's name
-    direction: Literal["in", "out", "both"]
+    direction: Direction
     local: Names  # addresses of this host, which separate `in` from `out`
     max_sources: int  # most senders that are counted separately in a bin; default: 4096
-    sources: Literal["busy", "all"] | None  # where senders are kept; default: busy for an interface, all for files
+    sources: Sources | None  # where senders are kept; default: busy for an interface, all for files
     sources_above: Share | None  # with busy: keep senders near bins of this share of line rate; default: 10 %
     reorder_window: Duration  # how far out of order packets may be (later ones are in no bin); default: 2 ms
     inner_ip: bool  # senders are the innermost addresses of tunnels
     mtu: int  # larger IP packets are merged frames; default: as the interface says, or inferred for files; 0: none
     split_merged: bool  # spread merged frames over their transmission time at line rate
-    backend: Literal["auto", "file", "ebpf", "afpacket", "libpcap", "pfring"]
+    backend: Backend
     duration: Duration | None  # length of the recording of an interface
-    stamps: Literal["auto", "hw", "sw"]
-    hook: Literal["tc", "xdp"]  # with ebpf: where the kernel counts frames that arrive
+    stamps: Stamps
+    hook: Hook  # with ebpf: where the kernel counts frames that arrive
     pin: bool  # with ebpf: the kernel counts on if the process dies, and the next recording continues from there
     threads: int | None  # rings of an interface (default: 1); for files, 2 or more read ahead (default: cores)
     ring: Size | None  # kernel buffer of each ring; default: 64 MiB
@@ -169,10 +175,29 @@ class RecordOptions(TypedDict, total=False):
     reserve: Size | None  # for an interface: free bytes of the disk below which senders are summed up
 
 
+def _words(hint: Any) -> tuple[str | None, ...]:
+    """Returns the values of a type that consists of words, and () for any other type."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    kinds = get_args(hint)
+    if not any(get_origin(kind) is Literal for kind in kinds):
+        return ()
+    return tuple(word for kind in kinds for word in ((None,) if kind is type(None) else get_args(kind)))
+
+
+def check_word(name: str, value: Any, *words: str | None) -> None:
+    """Raise UsageError unless VALUE of the option NAME is one of WORDS."""
+    if not (value is None or isinstance(value, str)) or value not in words:
+        *most, last = filter(None, words)
+        shown = repr(value[:SHOWN] if isinstance(value, str | list) else value)
+        raise UsageError(f"invalid {name} {' '.join(shown.split())[: SHOWN + 2]}", f"write {', '.join(most)} or {last}")
+
+
 def takes(kind: type[Any]) -> Callable[[F], F]:
     """Show the OPTIONS of KIND in a method's signature, for help(), notebooks and completion. The method raises
-    TypeError for any other option."""
+    TypeError for any other option, and UsageError for a word that is none of its option's type."""
     hints = get_type_hints(kind)
+    words = {name: choice for name, hint in hints.items() if (choice := _words(hint))}
 
     def decorated(method: F) -> F:
         own = [one for one in inspect.signature(method).parameters.values() if one.kind is not one.VAR_KEYWORD]
@@ -182,6 +207,9 @@ def takes(kind: type[Any]) -> Callable[[F], F]:
         def checked(*arguments: Any, **options: Any) -> Any:
             if unknown := sorted(options.keys() - known):
                 raise TypeError(f"{method.__name__}() has no option {unknown[0]!r}; there are {', '.join(hints)}")
+            for name, value in options.items():
+                if name in words:
+                    check_word(name, value, *words[name])
             from ..sql.limits import noting
             from .damage import warn_of_limits
 

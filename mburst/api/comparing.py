@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from ..errors import MburstError, UsageError
 from ..units import format_duration, format_number, format_share
+from .asked import LaneDirection, check_word
 from .options import Duration, Time, duration_ns, span_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from ..analysis.model.stats import Estimate
     from ..sql import StoreFolder
     from ..sql.damage import DamagedFile
+
+
+PROBE_KEYS = ("src", "dst", "protocol", "batch")
+RECORDING_KEYS = ("host", "rack", "interface", "direction")
 
 
 class ComparisonSide(NamedTuple):
@@ -41,6 +46,8 @@ def side_of(given: Mapping[str, Any]) -> ComparisonSide:
     """Returns the ComparisonSide with the fields GIVEN. Raises UsageError for an unknown field."""
     if unknown := sorted(given.keys() - set(ComparisonSide._fields)):
         raise UsageError(f"unknown key {unknown[0]!r}", f"valid keys: {', '.join(ComparisonSide._fields)}")
+    if given.get("direction") is not None:
+        check_word("direction", given["direction"], *get_args(LaneDirection))
     return ComparisonSide(**given)
 
 
@@ -181,11 +188,12 @@ def _read(
     since, until = span_of(store, side.since, side.until, side.rack)
     with store.connect() as con:
         damaged |= {file.path: file for file in damaged_files(con)}
-        latency = read_latency(
-            con, ProbeSelection(side.batch, side.src, side.dst, side.protocol, since, until), measure
-        )
+        selection = ProbeSelection(side.batch, side.src, side.dst, side.protocol, since, until)
+        latency = read_latency(con, selection, measure)
+        if not latency.sent and not (measure and read_latency(con, selection).sent):
+            _refuse_nothing(con, store, side, "probe", PROBE_KEYS)
         try:
-            return latency, _bursts(con, side, wanted, since, until)
+            bursts = _bursts(con, side, wanted, since, until)
         except UsageError:
             raise
         except MburstError as error:
@@ -193,6 +201,22 @@ def _read(
                 raise
             notes.append(f"{store.path}: bursts are left out: {error}")
             return latency, None
+        if bursts is None:
+            _refuse_nothing(con, store, side, "recording", RECORDING_KEYS)
+        return latency, bursts
+
+
+def _refuse_nothing(
+    con: duckdb.DuckDBPyConnection, store: StoreFolder, side: ComparisonSide, kind: str, keys: tuple[str, ...]
+) -> None:
+    """Raise MburstError if SIDE selects by KEYS, and STORE has rows of KIND: then none of them is selected, such as by
+    a name that is misspelt, and a verdict would be about something else."""
+    given = ", ".join(f"{key}={value}" for key in keys if (value := getattr(side, key)) is not None)
+    if given and con.execute(f"FROM {kind}s LIMIT 1").fetchall():
+        then = "" if side.since is None and side.until is None else " in this time"
+        raise MburstError(
+            f"{store.path}: no {kind} with {given}{then}", f"`mburst sql {store.path} 'FROM {kind}s'` lists all"
+        )
 
 
 def _bursts(

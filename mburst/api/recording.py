@@ -21,8 +21,9 @@ from .options import Duration, Names, Rate, Share, Size, duration_ns, names, rat
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ..services.record.backends import Direction, Hook, Sources, Stamps
     from ..services.record.recorder import RecordResult, Until
-    from ..services.record.recording import Direction, Hook, InterfaceSettings, RecordProgress, RecordSettings, Stamps
+    from ..services.record.recording import InterfaceSettings, RecordProgress, RecordSettings
     from ..sql import StoreFolder
     from .store import Store
 
@@ -153,7 +154,7 @@ def recording_of(
     direction: Direction = "both",
     local: Names = (),
     max_sources: int = 4096,
-    sources: Literal["busy", "all"] | None = None,
+    sources: Sources | None = None,
     sources_above: Share | None = None,
     reorder_window: Duration = "2ms",
     inner_ip: bool = False,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def trace_of(store: StoreFolder, wanted: BurstDefinition, scope: Scope, path: Path) -> TraceData:
     """Write a trace of the stored data of SCOPE (a rack or host, and a time) to PATH. Raises MburstError if there is
     none."""
-    from ..analysis.answers.host import lanes
+    from ..analysis.answers.lanes import lanes
     from ..analysis.answers.trace import gather_trace
     from ..analysis.model.whole import whole_since
     from ..dashboards.trace.layout import write

@@ -53,9 +53,7 @@ WITH wanted AS (
     SELECT *, CASE
         WHEN speed IS NULL THEN error('recording ' || recording_id || ' (' || host || ' ' || interface || ' ' || direction
             || '): the link speed is not known (give it with --link)')
-        WHEN width_ns % bin_ns <> 0 THEN error('usage: a bin of ' || width_ns || ' ns is not a multiple of the '
-            || bin_ns || ' ns that recording ' || recording_id || ' was recorded in')
-        ELSE width_ns // bin_ns END AS factor
+        ELSE stored_bins(width_ns, bin_ns, host, interface, direction, recording_id) END AS factor
     FROM wanted
 ), received AS (
     SELECT checked.*, attached_host, attached_interface,
@@ -293,10 +291,17 @@ ASOF JOIN sent ON whole.recording_id = sent.recording_id AND whole.clock_epoch =
     AND whole.source = sent.source AND whole.until_ns > sent.start_ns  -- the last that began before its end
 WHERE sent.end_ns > whole.since_ns;
 
+CREATE OR REPLACE TEMP TABLE attached_bursts (
+    burst BIGINT, lane INTEGER, recording_id VARCHAR, clock_epoch USMALLINT, start_ns BIGINT, end_ns BIGINT);
+
+INSERT INTO attached_bursts  -- where there are rows: own_times
+SELECT burst, lane, recording_id, clock_epoch, start_ns, end_ns
+FROM extents JOIN (SELECT lane, recording_id FROM lanes) USING (lane) WHERE lane IN (SELECT lane FROM own_times);
+
 CREATE OR REPLACE TEMP TABLE beside_hosts (burst BIGINT);
 
 INSERT INTO beside_hosts  -- where there are rows: own_times
-FROM counted_by_hosts('extents', 'own_times');
+FROM counted_by_hosts('attached_bursts', 'recorded', 'own_times');
 
 CREATE OR REPLACE TEMP TABLE bursts AS
 WITH fans AS (
@@ -328,20 +333,6 @@ FROM extents JOIN totals USING (burst) LEFT JOIN fans USING (burst) JOIN (
     SELECT lane, recording_id, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps, receiver
     FROM lanes) USING (lane)
 ORDER BY burst;
-
--- When each host (or whatever is behind a switch port) received bursts, on any of its interfaces and in any recording:
--- without overlaps.
-CREATE OR REPLACE TEMP VIEW host_bursts AS
-WITH reached AS (
-    SELECT rack, receiver AS host, start_ns, end_ns, max(end_ns) OVER earlier AS reached_ns
-    FROM bursts WHERE receiver IS NOT NULL
-    WINDOW earlier AS (PARTITION BY rack, receiver ORDER BY start_ns, end_ns
-                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-), placed AS (
-    SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER))
-        OVER (PARTITION BY rack, host ORDER BY start_ns, end_ns) AS place FROM reached  -- no ROWS: rows with the same start and end have one place
-)
-SELECT rack, host, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM placed GROUP BY rack, host, place;
 
 -- The names of the senders of each burst at its time: the senders with the most bytes, and those of its fan-in. It has
 -- rows if the store has names.

@@ -1,16 +1,21 @@
 -- Interfaces that were recorded: the newest data of each direction, how its recording ended, and what was not counted.
 -- `newest_ns` is of the newest bin, or of the newest reading of the clocks where no packet came. `ended` is '' while it is
--- recorded. `gaps` counts those that ended after the variable since_ns (default: all), `unknown_gaps` those of them whose
--- packets are not known, and `missed_packets` the packets of the others: NULL where there are no others. Gaps in which
--- packets of both directions were dropped, not known how many of each, are in a row of direction `both`, which has no
--- recording of its own: `ended` is NULL. Data later than the variable now_ns (default: never) counts only if its recording has
--- not ended or there is no other data: a clock was ahead once.
+-- recorded; of a recording that has not ended, there is no row before its first packet (`mburst status` also reads the
+-- locks of recorders). If two recordings of a direction overlap, one of the variable live_writers (writer_ids; default:
+-- none) counts, or else the one that has not ended while it has newer data.
+-- `gaps` counts those that ended after the variable since_ns (default: all), `unknown_gaps` those of them whose packets are
+-- not known, and `missed_packets` the packets of the others: NULL where there are no others. Gaps in which packets of both
+-- directions were dropped, not known how many of each, are in a row of direction `both`, which has no recording of its own:
+-- `ended` is NULL. Data later than the variable now_ns (default: never) counts only if its recording has not ended or there
+-- is no other data: a clock was ahead once.
 WITH limits AS (
     SELECT coalesce(CAST(getvariable('now_ns') AS BIGINT), 9223372036854775807) AS now_ns
 ), of_recordings AS (
     SELECT rack, host, interface, direction, now_ns, max(end_ns) FILTER (end_ns <= now_ns) AS past_ns,
            arg_max({link_bps: link_bps, ended: ended, end_ns: end_ns},
-                   {runs: ended = '' AND end_ns > now_ns, past: begun_ns <= now_ns, ns: begun_ns, id: recording_id}) AS newest
+                   {lives: ended = '' AND coalesce(list_contains(CAST(getvariable('live_writers') AS VARCHAR[]), writer_id), false),
+                    runs: coalesce(ended = '' AND end_ns > now_ns, false), past: begun_ns <= now_ns,
+                    ns: greatest(begun_ns, CASE WHEN ended = '' THEN end_ns END), id: recording_id}) AS newest
     FROM recordings CROSS JOIN limits WHERE boot_id IS NOT NULL GROUP BY ALL
 ), recorded_directions AS (
     SELECT rack, host, interface, direction, newest.link_bps AS link_bps, newest.ended AS ended,

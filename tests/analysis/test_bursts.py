@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from storelib import rows, write
 
 from mburst.analysis.bursts.find import COLUMNS, BurstDefinition, find_bursts, overlapping_runs
+from mburst.analysis.model.utilization import bins_of
 from mburst.errors import MburstError, UsageError
 from mburst.sql import StoreFolder, text
 
@@ -264,12 +266,20 @@ def test_the_speed_of_a_link_is_required(store: StoreFolder) -> None:
     assert len(find_bursts(store.connect(), BurstDefinition(link_bps=10**9))) == 1
 
 
-@pytest.mark.parametrize("bin_ns", [MS // 2, 1_500_000, MS + 1])
-def test_a_bin_width_that_is_no_multiple_is_refused(store: StoreFolder, bin_ns: int) -> None:
+@pytest.mark.parametrize(("bin_ns", "text"), [(MS // 2, "500 µs"), (1_500_000, "1500 µs"), (MS + 1, "1000001 ns")])
+def test_a_bin_width_that_is_no_multiple_is_refused(store: StoreFolder, bin_ns: int, text: str) -> None:
+    """One line names the widths, the recording and its interface, and what to choose, also for utilization."""
     write(store, "recordings", {})
-    message = f"a bin of {bin_ns} ns is not a multiple of the 1000000 ns that recording run-1"
-    with pytest.raises(UsageError, match=message):
+    write(store, "bins", *full_bins(0))
+    message = (
+        f"a bin of {text} is not a multiple of the 1 ms in which recording run-1 (cache-1 eth0 in) was recorded "
+        "(choose a multiple of 1 ms, or another host or interface)"
+    )
+    where = dict.fromkeys(("hosts", "rack", "interface", "direction", "recording", "since_ns", "until_ns"))
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         find_bursts(store.connect(), BurstDefinition(bin_ns=bin_ns))
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        bins_of(store.connect(), bin_ns, None, where)
 
 
 @pytest.mark.parametrize(

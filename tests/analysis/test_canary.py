@@ -19,7 +19,8 @@ from storelib import write
 
 import mburst
 from mburst.__main__ import main
-from mburst.analysis.answers.host import detect, gather, lanes
+from mburst.analysis.answers.host import gather
+from mburst.analysis.answers.lanes import detect, lanes
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.analysis.canary import sensitivity
 from mburst.analysis.canary.clock import compare

@@ -217,6 +217,25 @@ def test_bursts_of_the_incoming_direction_are_compared(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["b"]["bursts"]["directions"] == ["out"]
 
 
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (["src=nobody"], "no probe with src=nobody (`mburst sql"),
+        (["host=nobody"], "no recording with host=nobody (`mburst sql"),
+        (["rack=r1", "interface=eth9"], "interface=eth9"),
+        (["dst=nobody", "since=2026-01-01"], "no probe with dst=nobody in this time"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_selection_of_nothing_has_no_verdict(chosen, message, tmp_path, capsys):
+    """A misspelt name: "B is like A" was about the bursts, or the probes, alone."""
+    path = str(store_of(tmp_path / "s", 40, 1000).path)
+    for side in ("--a", "--b", "--both"):
+        assert main(["compare", path, path, *(word for one in chosen for word in (side, one))]) == 1
+        printed = capsys.readouterr()
+        assert not printed.out and message in printed.err and printed.err.count("\n") == 1
+
+
 def many_ports(path: Path, seed: int, ports: int) -> SituationLatency:
     """Probes that meet 24 queues in 20 s, sent from this number of ports in turn."""
     rng = np.random.default_rng(seed)

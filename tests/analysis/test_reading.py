@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from storelib import write
@@ -9,7 +11,7 @@ from storelib import write
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.evidence.switch import PortQueue
 from mburst.analysis.cause.port import Port, port_from_bins
-from mburst.analysis.cause.read import Question, linked_ports, own_addresses, read_queues
+from mburst.analysis.cause.read import Question, linked_ports, own_addresses, packets_from, read_queues
 from mburst.sql import StoreFolder
 
 START = 10**18
@@ -145,3 +147,16 @@ def test_impossible_queue_depths_are_ignored(store):
     write(store, "queues", window(9000, "Ethernet1", max_bytes=10**12, quality=IMPOSSIBLE))
     ports = [port_of("Ethernet1")]
     assert queues_of(store, ports, [])[id(ports[0])].max_bytes.tolist() == [10] * 5
+
+
+def test_packets_in_a_bin_of_senders_that_began_before(tmp_path):
+    """Bins of senders can be wider than the time before and after the probes in which packets are looked for."""
+    store = StoreFolder.create(tmp_path / "wide")
+    wide = {"source_bin_ns": 10 * 10**9, "start_ns": START, "end_ns": START + 10**10, "host": "a"}
+    write(store, "recordings", wide)
+    sent = {"ts_ns": START, "first_ns": START, "last_ns": START + 9 * 10**9, "host": "a", "packets": 90}
+    write(store, "sources", {"source": "10.0.0.9", **sent})
+    port = replace(port_of("a"), rack="r1")
+    with store.connect() as con:
+        found = [packets_from(con, port, ["10.0.0.9"], START + at * 10**9, START + 10**10) for at in (0, 4, 9)]
+    assert found == [90, 90, 90]

@@ -12,7 +12,8 @@ from pagelib import ATTACK, pages
 from racklib import fill, report
 from storelib import write
 
-from mburst.analysis.answers.host import detect, gather, lanes
+from mburst.analysis.answers.host import gather
+from mburst.analysis.answers.lanes import detect, lanes
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.dashboards.rack import page as rack_page
 from mburst.dashboards.report import page as report_page

@@ -259,3 +259,8 @@ def test_figures_and_regions_have_names(shown):
         .map(e => e.outerHTML.slice(0, 80))""")
     assert nameless == []
     assert reader.page.evaluate("document.querySelectorAll('h1').length") == 1
+
+
+def test_figures_fit_on_paper(open_page):
+    reader = open_page(viewport={"width": 1900, "height": 1000})
+    reader.check_paper()

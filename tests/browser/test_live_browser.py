@@ -147,7 +147,9 @@ def test_no_number_is_shown_before_the_first_data(browser, growing):
     page = context.new_page()
     page.route_web_socket("**/live", lambda socket: None)  # which is open, and gets nothing
     page.goto(server.url)
+    until = time.monotonic() + PATIENCE / 1000
     while not page.evaluate("view.lane"):
+        assert time.monotonic() < until
         page.wait_for_timeout(50)
     assert page.evaluate("view.tape") is None
     assert page.locator("#state").text_content() == "Connecting"

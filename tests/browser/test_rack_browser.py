@@ -43,6 +43,17 @@ def test_index_and_report_open_without_a_request_or_an_error(browser, folder, wi
     context.close()
 
 
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_a_strip_that_is_cut_off_says_so(browser, folder, width):
+    """On a phone it ended in the middle of the day, without a sign that there is more."""
+    opened = browser.new_page(viewport={"width": width, "height": 900})
+    opened.goto(f"file://{next(folder.glob('rack-*.html'))}")
+    strip = ".scroll:has(> svg.heat)"
+    said = opened.evaluate(f"getComputedStyle(document.querySelector('{strip}'), '::before').content") != "none"
+    assert said == opened.evaluate(f"(e => e.scrollWidth > e.clientWidth)(document.querySelector('{strip}'))")
+    opened.close()
+
+
 def test_headings_and_pictures_have_names(browser, folder):
     opened = browser.new_page()
     opened.goto(f"file://{next(folder.glob('rack-*.html'))}")

@@ -280,3 +280,8 @@ def test_probed_paths_and_their_tail_are_drawn(open_page):
     slowest = max(20_000 + i % 7 - 3 + 10**7 * (i == 500) for i in range(2000))
     assert x[-1] == slowest and y == sorted(y) and y[-1] > 3
     assert reader.troubles == []
+
+
+def test_figures_fit_on_paper(open_page):
+    reader = open_page(viewport={"width": 1900, "height": 1000})
+    reader.check_paper()

@@ -12,7 +12,7 @@ from livestore import Growing
 from reportlib import BIN, FULL, START
 from storelib import write
 
-from mburst.analysis.answers.host import LaneReport
+from mburst.analysis.answers.lane_report import LaneReport
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.live.bursts import LiveBursts
 from mburst.analysis.live.look import LiveLook

@@ -329,3 +329,46 @@ def test_slots_of_a_port_that_is_counted_at_its_host_do_not_state_not_recorded(s
     rows = {row.name: row.cells for row in pictures.heatmap(report(store)).rows_of_cells}
     assert rows["tor1 E0 outbound"][3].title.endswith(": not recorded, or counted at a")
     assert {rows[name][20].title.rpartition(": ")[2] for name in ("a eth0", "tor1 E1 outbound")} == {"not recorded"}
+
+
+def test_a_host_of_several_interfaces_counts_as_one(figures):
+    """Its time in bursts is that of all of its interfaces, and so is the host with most of it."""
+    a, b = (dataclasses.replace(lane, bursts=1) for lane in figures.inbound)
+    lanes = [dataclasses.replace(a, burst_ns=30), dataclasses.replace(a, interface="eth1", burst_ns=30)]
+    two = dataclasses.replace(figures, inbound=[*lanes, dataclasses.replace(b, burst_ns=40)])
+    assert "2 of 2 hosts received 3 bursts" in rack_words.verdict(two)
+    assert "60 % of the time in bursts fell on a." in rack_words.verdict(two)
+    assert (rack_words.summary(two)["worst_host"], rack_words.summary(two)["bursting_hosts"]) == ("a", 2)
+    unnamed = dataclasses.replace(figures, inbound=[dataclasses.replace(a, host="", receiver="")])
+    assert rack_words.verdict(unnamed).startswith("unnamed host received 1 burst")
+
+
+def test_packets_that_a_capture_dropped_count_once(store):
+    """Each direction of a capture has all that it dropped; two captures of an interface dropped different packets."""
+    for host, interface, direction, capture, dropped in (
+        ("a", "eth0", "in", "both", 7),
+        ("a", "eth0", "out", "both", 7),
+        ("a", "eth1", "in", "one", 7),
+        ("a", "eth1", "out", "other", 5),
+        ("b", "eth0", "in", "file", 9),
+        ("b", "eth1", "in", "file", 9),
+    ):
+        of = {"recording_id": f"{host}{interface}{direction}", "host": host, "interface": interface}
+        times = {"start_ns": START, "end_ns": START + 10**9, "direction": direction, "backend": "afpacket"}
+        write(store, "recordings", {**of, **times, "capture_id": capture, "dropped": dropped})
+    page = report(store)
+    assert rack_words.summary(page)["dropped"] == 7 + (7 + 5) + 9
+    [statement] = [of for of in rack_words.statements(page) if "were lost" in of.head]
+    assert statement.head == "Packets were lost while recording on a, b"
+    assert statement.text.startswith("12 packets at most on an interface")
+
+
+def test_queues_beyond_the_listed_ones_are_counted(store):
+    fill(store, {"a": [(50, 10)]})
+    window = {"window_start_ns": START, "ts_ns": START + 10**6}
+    write(store, "queues", *({**window, "port": f"p{i}", "dropped_packets": 1, "max_bytes": 9} for i in range(30)))
+    write(store, "queues", *({**window, "port": f"q{i}", "max_bytes": 9, "quality": 1024} for i in range(30)))
+    page = report(store)
+    assert (len(page.queues), page.dropping_queues, page.queue_drops, page.impossible_windows) == (20, 30, 30, 30)
+    assert "30 switch queues dropped at least 30 packets" in rack_words.verdict(page)
+    assert "30 windows of switch queues left out as impossible" in [of.head for of in rack_words.statements(page)]

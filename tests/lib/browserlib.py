@@ -30,6 +30,9 @@ FLAGS = [
 ]
 TRACE = "role => { const t = document.querySelector('.timeline').data.find(t => t.meta === role); return [t.x, t.y]; }"
 
+WIDTHS = "[...document.querySelectorAll('.js-plotly-plot')].map(p => [p.clientWidth, p._fullLayout.width])"
+PAPER = 182 / 25.4 * 96  # A4 with margins of 14 mm, in pixels of CSS
+
 
 class Reader:
     """An open page, with everything that failed or was requested in it."""
@@ -54,3 +57,20 @@ class Reader:
     def click(self, selector):
         self.page.click(selector)
         self.page.wait_for_timeout(150)
+
+    def widths(self, event=""):
+        """Returns the width of each figure that is shown, after an event of printing. Its place has the same one."""
+        if event:
+            self.page.evaluate(f"dispatchEvent(new Event('{event}'))")
+            self.page.wait_for_timeout(500)
+        found = [pair for pair in self.page.evaluate(WIDTHS) if pair[0]]
+        assert found and all(abs(place - drawn) < 2 for place, drawn in found)
+        return [drawn for _, drawn in found]
+
+    def check_paper(self):
+        """Assert that figures that are wider than paper fit on it while they are printed, and only then. They kept the
+        width of the window: of 20 s, paper had the first 13."""
+        on_screen = self.widths()
+        assert max(on_screen) > PAPER
+        assert max(self.widths("beforeprint")) <= PAPER + 1
+        assert self.widths("afterprint") == on_screen

@@ -13,9 +13,9 @@ import pytest
 from oneasked import Asked, Lane, printed
 from onestore import LANES, MS
 
-from mburst.agent.metrics.counts import LaneName
 from mburst.analysis.answers.compare import BurstSummary, read_bursts
-from mburst.analysis.answers.host import detect, gather, lanes
+from mburst.analysis.answers.host import gather
+from mburst.analysis.answers.lanes import detect, lanes
 from mburst.analysis.bursts.partition import find_bursts_in
 from mburst.cli.bursts import _recordings
 from mburst.quality import Quality
@@ -338,7 +338,7 @@ def rack_dropped(asked: Asked) -> Any:
 
 @cell("dropped")
 def metrics_dropped(asked: Asked) -> Any:
-    return {lane: asked.meter.lost[LaneName(*lane, "in")][0] for lane in LANES}
+    return {lane: asked.meter.dropped[(*lane,)] for lane in LANES}
 
 
 @cell("dropped")

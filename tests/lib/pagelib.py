@@ -10,8 +10,9 @@ import racklib
 from fleettables import DAY, INVENTORY, Tables, arrow, tables
 from storelib import write
 
-from mburst.analysis.answers.host import detect, gather, lanes
+from mburst.analysis.answers.host import gather
 from mburst.analysis.answers.investigate import investigate
+from mburst.analysis.answers.lanes import detect, lanes
 from mburst.analysis.answers.paths import ProbeSelection, read_met
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.read import Question

@@ -13,7 +13,7 @@ from fleettables import DAY, START
 from places import ROOT
 
 from mburst.fleet.asking import AskedDays, opened
-from mburst.fleet.plan import HostOf
+from mburst.fleet.inventory import HostOf
 from mburst.fleet.target import open_target
 from mburst.sql import questions
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from storelib import write
 
-from mburst.analysis.answers.host import LaneReport, Limits, detect, gather, lanes
+from mburst.analysis.answers.host import Limits, gather
+from mburst.analysis.answers.lane_report import LaneReport
+from mburst.analysis.answers.lanes import detect, lanes
 from mburst.analysis.answers.paths import ProbeSelection, read_met
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.dashboards.report import page

@@ -18,11 +18,12 @@ from mburst.sql import catalogue, views
 from mburst.sql.catalogue import Catalogue
 
 BOTH = pytest.mark.parametrize("of", [catalogue.bare, catalogue.of_store], ids=["bare", "store"])
-CONTENTS = (  # of views only the words, since DuckDB prints what follows REPLACE in any order
+CONTENTS = (  # of views and macros only the words: DuckDB prints what follows REPLACE in any order
     "SELECT schema_name, view_name, list_sort(regexp_extract_all(sql, '\\w+')) FROM duckdb_views() WHERE NOT internal",
     "SELECT schema_name, table_name, column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
     "WHERE NOT internal",
-    "SELECT function_name, parameters::VARCHAR, macro_definition FROM duckdb_functions() WHERE NOT internal",
+    "SELECT function_name, parameters::VARCHAR, list_sort(regexp_extract_all(macro_definition, '\\w+')) "
+    "FROM duckdb_functions() WHERE NOT internal",
     "FROM quality",
     "SELECT count(*) FROM defined.bins",
     "SELECT database_name FROM duckdb_databases()",

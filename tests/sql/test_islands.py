@@ -30,15 +30,16 @@ def steps(path: str, first: str, last: str, columns: str) -> str:
 
 
 def statement(path: str, name: str) -> str:
-    """Returns the statement of a file that makes the table or view NAME."""
-    [found] = re.findall(rf"CREATE (?:OR REPLACE )?(?:TEMP )?(?:VIEW|TABLE) {name} AS.*?;", text(path), re.DOTALL)
+    """Returns the statement of a file that makes the table, view or macro NAME."""
+    made = rf"CREATE (?:OR REPLACE )?(?:TEMP )?(?:VIEW|TABLE|MACRO) {name}\b[^;]*? AS.*?;"
+    [found] = re.findall(made, text(path), re.DOTALL)
     return str(found)
 
 
-HOST_BURSTS = f"""
-CREATE VIEW bursts AS SELECT rack, host AS receiver, start_ns, end_ns FROM given;
-{statement("sql/queries/bursts.sql", "host_bursts")}
-SELECT start_ns, end_ns FROM host_bursts"""
+RECEIVED = f"""
+CREATE VIEW received AS SELECT rack, host AS receiver, start_ns, end_ns FROM given;
+{statement("sql/macros.sql", "received_times")}
+SELECT start_ns, end_ns FROM received_times('received')"""
 COVERAGE = f"""
 CREATE MACRO total(number) AS sum(number);
 CREATE VIEW recorded AS SELECT *, '' AS interface, 'in' AS direction, 'x' AS recording_id, true AS complete,
@@ -64,8 +65,8 @@ def spans(chance: random.Random) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize(
     "sql",
-    [HOST_BURSTS, COVERAGE, KEPT, steps(*TIMES), steps(*LOSS)],
-    ids=["host_bursts", "coverage", "kept", "contention", "loss"],
+    [RECEIVED, COVERAGE, KEPT, steps(*TIMES), steps(*LOSS)],
+    ids=["received", "coverage", "kept", "contention", "loss"],
 )
 def test_spans_with_the_same_begin_and_end_are_joined(sql: str) -> None:
     for seed in SEEDS:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from racklib import fill
 
+from mburst.analysis.bursts.contention import contention
+from mburst.analysis.bursts.find import BurstDefinition, detect_bursts
 from mburst.sql import StoreFolder, text
 
 
@@ -18,3 +20,15 @@ def test_no_query_makes_the_times_of_bins_distinct(asked: str, tmp_path: Path) -
     with StoreFolder.open(tmp_path / "store").connect() as con:
         [(_, plan)] = con.execute(f"EXPLAIN {query}").fetchall()
     assert "DISTINCT" not in plan
+
+
+def test_contention_copies_only_the_times_of_bursts(tmp_path: Path) -> None:
+    """A day of a rack can have a million bursts."""
+    fill(StoreFolder.create(tmp_path / "store"), {"a": [(5, 3)], "b": [(5, 3)]}, length=10**10)
+    with StoreFolder.open(tmp_path / "store").connect() as con:
+        detect_bursts(con, BurstDefinition())
+        assert contention(con, pairs=1) is not None
+        columns = con.execute(
+            "SELECT column_name FROM duckdb_columns() WHERE table_name = 'recorded_bursts'"
+        ).fetchall()
+    assert [name for (name,) in columns] == ["burst", "rack", "receiver", "start_ns", "end_ns"]

@@ -8,3 +8,10 @@ function fitHeight(place, layout) {
   const room = innerHeight - place.getBoundingClientRect().top - scrollY - BELOW;
   layout.height = Math.round(Math.min(HIGHEST * layout.height, Math.max(LOWEST * layout.height, room)));
 }
+
+// Draws the figures again for paper, and after printing for the screen. The page is as narrow as A4 meanwhile
+// (page.css), because figures keep the width that they were drawn in, and what is beyond the paper would be missing.
+function redrawForPaper(onPaper, onScreen) {
+  addEventListener("beforeprint", () => { document.documentElement.classList.add("on-paper"); onPaper(); });
+  addEventListener("afterprint", () => { document.documentElement.classList.remove("on-paper"); onScreen(); });
+}

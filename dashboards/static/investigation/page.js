@@ -25,12 +25,11 @@ async function start() {
   const draw = (colours) => Promise.all([...document.querySelectorAll("[data-figure]")].map((place) => {
     const figure = recoloured(facts.figures[Number(place.dataset.figure)], facts.light, colours);
     if (place.closest(".first")) fitHeight(place, figure.layout);
-    return Plotly.react(place, figure.data, figure.layout, config);
+    return Plotly.newPlot(place, figure.data, figure.layout, config);
   }));
   const now = () => draw(dark.matches ? facts.dark : facts.light);
   dark.addEventListener("change", now);
-  addEventListener("beforeprint", () => draw(facts.light));
-  addEventListener("afterprint", now);
+  redrawForPaper(() => draw(facts.light), now);
   await now();
 }
 

@@ -104,6 +104,12 @@ function useColours(colours) {
   return drawAll();
 }
 
+// Draws in another width, and in COLOURS.
+function redraw(colours) {
+  sections.forEach((section) => { section.drawn = null; });
+  return useColours(colours);
+}
+
 async function loadPlotly() {
   const script = document.createElement("script");
   script.textContent = new TextDecoder().decode(await inflate("plotly"));
@@ -119,8 +125,7 @@ async function start() {
   await loadPlotly();
   $("section.lane").forEach((root, i) => sections.push(new Section(root, unpackLane(arrays, facts.lanes[i]))));
   dark.addEventListener("change", () => useColours(dark.matches ? facts.dark : facts.light));
-  addEventListener("beforeprint", () => useColours(facts.light));
-  addEventListener("afterprint", () => useColours(dark.matches ? facts.dark : facts.light));
+  redrawForPaper(() => redraw(facts.light), () => redraw(dark.matches ? facts.dark : facts.light));
   addEventListener("hashchange", showLane);
   await showLane();
 }
