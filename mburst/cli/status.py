@@ -23,6 +23,7 @@ that have changed are damaged. For a mburst.toml, also report which parts run, w
 delivered, and whether the recordings can be shipped. Exit code 0: all is well; 1: the lines at the end that begin with
 `unwell` list what is not."""
 COLUMNS = ("rack", "host", "interface", "direction", "state", "newest data", "gaps (24 h)", "missed packets")
+_ASIDE = "bring them back from a backup, or remove them once it need not be known what is missing"
 MOST = 20  # interfaces in the table, those without data for the longest time first
 
 
@@ -83,6 +84,11 @@ def _print_store(store: StoreStatus) -> None:
         f"store {store.store}: {format_bytes(disk.store_bytes)} in {format_count(disk.files, 'file')}, "
         f"{format_bytes(disk.day_bytes)} of the last day{packets}; {_space(store)}"
     )
+    if disk.aside_files:
+        print_lines(
+            f"set aside by `mburst repair`: {format_count(disk.aside_files, 'file')} in {store.store}/damaged, "
+            f"{format_bytes(disk.aside_bytes)}: {_ASIDE}"
+        )
     print_lines(f"last sealed: {_ago(now, disk.sealed_ns) if disk.sealed_ns else 'never'}")
     for table, newest_ns in sorted(store.newest.items()):
         print_lines(f"newest of {table}: {_ago(now, newest_ns)}")
@@ -96,11 +102,13 @@ def _print_store(store: StoreStatus) -> None:
 
 
 def _space(store: StoreStatus) -> str:
+    from ..status.store import full_in
+
     disk = store.disk
     left = f"{format_bytes(disk.free_bytes)} of {format_bytes(disk.disk_bytes)} free"
     if store.size_limit is not None:
         left = f"at most {format_bytes(store.size_limit)}; {left}"
-    return left if store.full_in_days is None else f"{left}, full in {store.full_in_days:,.1f} days"
+    return left if store.full_in_days is None else f"{left}, {full_in(store.full_in_days)}"
 
 
 def _row(one: InterfaceState, now_ns: int) -> tuple[Any, ...]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..units import format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
+    import duckdb
+
     from ..sql import StoreFolder
 
 DAY_NS = 86_400 * 10**9
@@ -20,6 +22,14 @@ STALE_NS = 60 * 10**9  # a running recording has newer data, or its recorder is 
 UNSEALED_NS = 2 * 900 * 10**9  # twice the time after which a writer seals (sql/writer.py): an older log is not sealed
 LEAST_DAYS = 3.0  # least time until the disk is full
 LEAST_FREE = 0.02  # share of the disk
+
+_WITH_SILENT = """
+CREATE TEMP TABLE recordings AS
+FROM main.recordings UNION ALL BY NAME
+FROM noted WHERE (writer_id, direction) NOT IN (SELECT (writer_id, direction) FROM main.recordings)
+    AND (writer_id NOT IN (SELECT writer_id FROM main.recordings)
+         OR (rack, host, interface, direction) IN (SELECT (rack, host, interface, direction) FROM main.recordings))
+"""
 
 
 class InterfaceState(NamedTuple):
@@ -42,7 +52,8 @@ class InterfaceState(NamedTuple):
 class DiskUse(NamedTuple):
     """Of the store and its file system, in bytes. `day_bytes` is what came in the last day and is still there, whenever
     it was compacted; of a store that is younger, since `age_ns` ago. `sealed_ns`: when the newest sealed file was
-    written. Rings of packets grow up to their size and are in no limit: what they take is in `packets_bytes` alone."""
+    written. Rings of packets grow up to their size and are in no limit: what they take is in `packets_bytes` alone.
+    `aside_files` and `aside_bytes`: those of the files that `mburst repair` set aside, which nothing removes."""
 
     files: int
     store_bytes: int
@@ -52,6 +63,8 @@ class DiskUse(NamedTuple):
     disk_bytes: int
     sealed_ns: int | None
     packets_bytes: int
+    aside_files: int
+    aside_bytes: int
 
     @property
     def full_in_days(self) -> float | None:
@@ -61,6 +74,15 @@ class DiskUse(NamedTuple):
         if span < DAY_NS // 24 or not self.day_bytes:
             return None
         return self.free_bytes / (self.day_bytes * DAY_NS / span)
+
+
+def full_in(days: float) -> str:
+    """Returns "full in 2.5 days", "full in 3 h", "full within a minute" or "full now"."""
+    if days >= 0.9995:  # format_duration writes it in days, too
+        return f"full in {days:,.1f} days"
+    if days * DAY_NS < 60e9:
+        return "full within a minute" if days else "full now"
+    return f"full in {format_duration(days * DAY_NS)}"
 
 
 @dataclass(frozen=True)
@@ -117,7 +139,7 @@ class StoreStatus:
         if disk.free_bytes < LEAST_FREE * disk.disk_bytes:
             yield f"the disk has {format_bytes(disk.free_bytes)} of {format_bytes(disk.disk_bytes)} left"
         elif self.full_in_days is not None and self.full_in_days < LEAST_DAYS:
-            yield f"the disk is full in {self.full_in_days:.1f} days, as the store grows"
+            yield f"the disk is {full_in(self.full_in_days)}, as the store grows"
 
     def facts(self) -> dict[str, Any]:
         """Returns the facts for JSON."""
@@ -141,7 +163,8 @@ def read(store: StoreFolder, now_ns: int | None = None, size_limit: int | None =
     now = time.time_ns() if now_ns is None else now_ns
     since = now - DAY_NS
     with store.connect(since_ns=since) as con:
-        set_variables(con, since_ns=since, now_ns=now + STALE_NS)
+        live = _add_silent(con, store)
+        set_variables(con, since_ns=since, now_ns=now + STALE_NS, live_writers=live)
         rows = con.execute(prepare(con, "interfaces")).fetchall()
         newest = dict(con.execute("SELECT table_name, ts_ns FROM newest WHERE table_name <> 'bins'").fetchall())
         met = [file.path for file in damaged_files(con) if not file.is_set_aside]
@@ -151,11 +174,28 @@ def read(store: StoreFolder, now_ns: int | None = None, size_limit: int | None =
     return StoreStatus(str(store.path), now, interfaces, newest, disk, _unsealed(store), damaged, size_limit)
 
 
+def _add_silent(con: duckdb.DuckDBPyConnection, store: StoreFolder) -> list[str]:
+    """Add recordings under way to `recordings` whose rows are only in their locks, since no packet came so far; of one
+    with rows, the direction without a packet if it was recorded before. Returns the writers that hold their locks."""
+    import pyarrow as pa
+
+    from ..services.record.recovery import noted_rows
+    from ..sql.locks import held_notes
+    from ..sql.tables import arrow_schema
+
+    noted = [row for note in held_notes(store.path) for rows in noted_rows(note).values() for row in rows]
+    if noted:
+        con.register("noted", pa.Table.from_pylist(noted, arrow_schema("recordings")))
+        con.execute(_WITH_SILENT)
+    return sorted({row["writer_id"] for row in noted})
+
+
 def disk_use(store: StoreFolder, now_ns: int) -> DiskUse:
     """What the store takes, by a look at each of its files."""
+    from ..sql.format.filenames import ASIDE
     from ..sql.store import files_of
 
-    count = size = day = packets = 0
+    count = size = day = packets = aside_count = aside = 0
     first_ns, sealed_ns = now_ns, None
     for path, facts, is_packets in files_of(store.path):
         if is_packets:
@@ -164,11 +204,13 @@ def disk_use(store: StoreFolder, now_ns: int) -> DiskUse:
         count += 1
         size += facts.st_size
         first_ns = min(first_ns, facts.st_mtime_ns)
+        if path.is_relative_to(store.path / ASIDE):
+            aside_count, aside = aside_count + 1, aside + facts.st_size
         if facts.st_mtime_ns > now_ns - DAY_NS and _came_ns(path, facts) > now_ns - DAY_NS:
             day += facts.st_size
         if path.suffix == ".parquet":
             sealed_ns = max(sealed_ns or 0, facts.st_mtime_ns)
-    return DiskUse(count, size, day, now_ns - first_ns, *_file_system(store), sealed_ns, packets)
+    return DiskUse(count, size, day, now_ns - first_ns, *_file_system(store), sealed_ns, packets, aside_count, aside)
 
 
 def _came_ns(path: Path, facts: os.stat_result) -> int:

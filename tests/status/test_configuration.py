@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from bounded import next_line
 from statuslib import DAY, NOW, SECOND, Asked, ask, configuration, metrics_of, now, recording, store_of
 from waiting import wait_for
 
@@ -44,8 +45,7 @@ def test_the_parts_of_a_file(tmp_path: Path, ask: Asked, capsys: pytest.CaptureF
     command = [sys.executable, "-m", "mburst", "run", "mburst.toml", "--only", "metrics"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
-        assert process.stdout is not None
-        address = process.stdout.readline().rpartition(" ")[2].strip()
+        address = next_line(process).rpartition(" ")[2].strip()
         with urllib.request.urlopen(address) as answer:  # the part has fewer rights than `mburst run`
             assert b'\nmburst_part_running{part="metrics"} 1.0' in answer.read()
         code, facts, text = ask(path)
@@ -70,7 +70,20 @@ def test_recordings_without_a_rack_are_reported_as_not_shipped(
     path = configuration(tmp_path, f'[ship]\ntarget = "{tmp_path}/fleet"\nevery = "1h"')
     refused = f"ship: host cache-1 in rack unknown of {store.path} is not shipped: a fleet needs names"
     assert refused in unwell(path, capsys)
-    assert ask(path)[1]["ships"] == [{"name": "ship", "store": str(store.path), "refused": [refused[6:34]]}]
+    assert ask(path)[1]["ships"] == [{"name": "ship", "store": str(store.path), "refused": [refused[6:34]], "cut": []}]
+
+
+def test_recordings_whose_name_is_too_long_are_reported_as_not_shipped(
+    tmp_path: Path, ask: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = store_of(tmp_path, recording(host=100 * "x"), recording(host=17 * "ж"))
+    path = configuration(tmp_path, f'[ship]\ntarget = "{tmp_path}/fleet"\nevery = "1h"')
+    cut = f"host {16 * 'ж'}… in rack r1"
+    reason = "names of files have at most 100 bytes of a host"
+    assert [line for line in unwell(path, capsys) if "shipped" in line] == [
+        f"ship: {cut} of {store.path} is not shipped: {reason}"
+    ]
+    assert ask(path)[1]["ships"] == [{"name": "ship", "store": str(store.path), "refused": [], "cut": [cut]}]
 
 
 def test_a_process_that_only_started_the_supervisor_is_not_the_supervisor(
@@ -228,8 +241,7 @@ def test_metrics_read_files_that_replaced_those_of_the_start(tmp_path: Path) -> 
         text=True,
     )
     try:
-        assert process.stdout is not None
-        address = process.stdout.readline().rpartition(" ")[2].strip()
+        address = next_line(process).rpartition(" ")[2].strip()
 
         def scraped() -> list[str]:
             with urllib.request.urlopen(address) as answer:

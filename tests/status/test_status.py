@@ -12,7 +12,7 @@ from statuslib import CLOCK, DAY, NOW, SECOND, Asked, ask, configuration, metric
 from storelib import hot_logs, rows, sealed_files, write
 
 from mburst.__main__ import main
-from mburst.sql import StoreFolder, verified
+from mburst.sql import StoreFolder, locks, verified
 from mburst.sql.format.filenames import COMPACTED
 from mburst.sql.repair.changed import check_changed
 from mburst.status import store as status_of_store
@@ -157,11 +157,69 @@ def test_an_old_recording_that_nobody_ended_hides_no_newer_one(tmp_path: Path, a
     assert (found["ended"], found["link_bps"], facts["unwell"]) == ("stopped", 10**10, [])
 
 
+def test_a_second_recorder_that_stops_does_not_hide_the_first(tmp_path: Path, ask: Asked) -> None:
+    times = {"begun_ns": NOW - 900 * SECOND, "start_ns": NOW - 900 * SECOND, "end_ns": NOW - 120 * SECOND}
+    second = recording(recording_id="second", ended="stopped", complete=True, **times)
+    for newest_s, words in ((2, None), (50, None), (75, "the recording has not ended, and has no data for 1.25 min")):
+        store = store_of(tmp_path / str(newest_s), recording(), second, newest_ns=NOW - newest_s * SECOND)
+        unwell = ask(store.path)[1]["unwell"]
+        assert unwell == ([f"cache-1 eth0 in: {words}"] if words else [])
+        assert ask(store.path)[1]["stores"][0]["interfaces"][0]["ended"] == ""
+
+
+@pytest.mark.parametrize("came", [True, False], ids=["quiet for minutes", "no packet"])
+def test_a_second_recorder_that_ended_later_does_not_hide_a_first_that_runs(
+    tmp_path: Path, ask: Asked, came: bool
+) -> None:
+    """The second one has newer packets, but the first holds its lock."""
+    begun = NOW - 900 * SECOND
+    of = {"recording_id": "first", "capture_id": "c" * 12, "writer_id": "d" * 12}
+    first = recording(**of, start_ns=NOW - 3600 * SECOND if came else None)
+    times = {"begun_ns": begun, "start_ns": begun, "end_ns": NOW - 120 * SECOND}
+    second = recording(recording_id="second", ended="finished", complete=True, **times)
+    store = store_of(tmp_path, second, newest_ns=NOW - 120 * SECOND)
+    if came:
+        write(store, "recordings", {**first, "end_ns": NOW - 1800 * SECOND})
+    lock = locks.acquire(store.path, "c" * 12)
+    assert lock is not None
+    lock.begin({"rows": rows("recordings", {**first, "start_ns": None, "end_ns": None}).to_pylist()})
+    write(store, "clock", {"ts_ns": NOW - SECOND, "synchronized": True, **CLOCK})
+    [found] = ask(store.path)[1]["stores"][0]["interfaces"]
+    assert (found["ended"], found["newest_ns"]) == ("", NOW - SECOND)
+    lock.leave()
+    assert ask(store.path)[1]["stores"][0]["interfaces"][0]["ended"] == "finished"
+
+
 def test_an_interface_without_packets_counts_as_recorded(tmp_path: Path, ask: Asked) -> None:
     store = store_of(tmp_path, recording(), newest_ns=NOW - 3600 * SECOND)
     assert ask(store.path)[0] == 1
     write(store, "clock", {"ts_ns": NOW, "synchronized": True, **CLOCK})
     assert ask(store.path)[0] == 0
+
+
+@pytest.mark.parametrize("came", [[], ["in"]], ids=["no packet", "one direction"])
+@pytest.mark.parametrize("before", [None, "killed"])
+def test_a_recording_under_way_without_packets_is_the_newest(
+    tmp_path: Path, ask: Asked, before: str | None, came: list[str]
+) -> None:
+    """Its rows are in its lock until packets come. It was the one before it that was shown, as if it had ended now."""
+    sides = ("in", "out")
+    old = {"ended": before, "begun_ns": NOW - 9 * DAY, "start_ns": NOW - 9 * DAY}
+    former = [recording(recording_id=side, direction=side, **old) for side in sides if before]
+    store = store_of(tmp_path, *former, newest_ns=NOW - 4 * SECOND)
+    of = {"capture_id": "c" * 12, "writer_id": "d" * 12, "start_ns": None}
+    new = [recording(recording_id=f"new-{side}", direction=side, **of) for side in sides]
+    write(store, "recordings", *(row for row in new if row["direction"] in came))
+    write(store, "clock", {"ts_ns": NOW - SECOND, "synchronized": True, **CLOCK})
+    lock = locks.acquire(store.path, "c" * 12)
+    assert lock is not None
+    lock.begin({"rows": rows("recordings", *new).to_pylist()})
+    _, facts, _ = ask(store.path)
+    found = {one["direction"]: (one["ended"], one["newest_ns"]) for one in facts["stores"][0]["interfaces"]}
+    assert found == dict.fromkeys(sides if before or not came else came, ("", NOW - SECOND)) and facts["well"]
+    lock.leave()
+    states = [one["ended"] for one in ask(store.path)[1]["stores"][0]["interfaces"]]
+    assert states == ["" if side in came else before for side in sides if before or side in came]
 
 
 def test_the_newest_recording_counts(tmp_path: Path, ask: Asked) -> None:
@@ -231,6 +289,20 @@ def test_a_repaired_store_is_well(tmp_path: Path, ask: Asked) -> None:
     assert ask(store.path)[0] == 0
 
 
+def test_files_that_were_set_aside_are_stated_with_their_size(tmp_path: Path, ask: Asked) -> None:
+    """Nothing removes them: as long as they are there, their time is known to be missing."""
+    store = store_of(tmp_path, recording())
+    assert "set aside" not in ask(store.path)[2]
+    [file] = sealed_files(store, "bins")
+    file.write_bytes(b"x" * 70_000)
+    assert main(["repair", str(store.path)]) == 0
+    _, facts, text = ask(store.path)
+    disk = facts["stores"][0]["disk"]
+    assert (disk["aside_files"], disk["aside_bytes"], facts["well"]) == (1, 70_000, True)
+    [line] = [line for line in text.splitlines() if line.startswith("set aside")]
+    assert line.startswith(f"set aside by `mburst repair`: 1 file in {store.path}/damaged, 70 kB: ")
+
+
 def test_rows_that_stay_unsealed_are_reported(tmp_path: Path, ask: Asked) -> None:
     """The writer has appended to a log for longer than it keeps one. Logs of dead or slow writers are not reported."""
     store = StoreFolder.create(tmp_path / "store")
@@ -250,6 +322,7 @@ def test_rows_that_stay_unsealed_are_reported(tmp_path: Path, ask: Asked) -> Non
         (100.0, 2.0, 100.0, ""),
         (2.5, 2.0, 2.5, "the disk is full in 2.5 days, as the store grows"),
         (2.5, 0.5, 1.25, "the disk is full in 1.2 days, as the store grows"),  # as much in half a day as in a day
+        (2.5, 0.05, 0.125, "the disk is full in 3 h, as the store grows"),
         (2.5, 0.01, None, ""),  # too young for an estimate
         (1.0, 2.0, 1.0, "the disk has 1 MB of 100 MB left"),
     ],
@@ -301,3 +374,18 @@ def test_metrics_have_the_same_facts(tmp_path: Path, ask: Asked) -> None:
     assert (found["mburst_day_gaps", *lane], found["mburst_day_missed_packets", *lane]) == (1, 5)
     assert found["mburst_unwell",] == len(facts["unwell"]) == 1
     assert not {"mburst_part_running", "mburst_store_limit_bytes"} & {name for name, *_ in found}
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [
+        (0.0, "full now"),
+        (1e-12, "full within a minute"),
+        (0.01, "full in 14.4 min"),
+        (0.99, "full in 23.8 h"),
+        (0.9999, "full in 1.0 days"),
+        (1.0, "full in 1.0 days"),
+    ],
+)
+def test_when_a_disk_is_full(days: float, expected: str) -> None:
+    assert status_of_store.full_in(days) == expected

@@ -74,7 +74,7 @@ def recover(store: StoreFolder, capture_id: str, lock: Lock) -> None:
         if kept := complete_attempt(found):
             remove_replaced(store, found, kept)
         elif not found:
-            for writer, rows in _never_stored(lock.note).items():
+            for writer, rows in noted_rows(lock.note).items():
                 end_killed(store, writer, rows, lock.note.get("reason", ""))
     except BaseException:
         lock.leave()
@@ -82,8 +82,9 @@ def recover(store: StoreFolder, capture_id: str, lock: Lock) -> None:
     lock.end()
 
 
-def _never_stored(note: dict[str, Any]) -> dict[str, list[Row]]:
-    """Returns the rows in the lock's note of a recorder that died before any packet came; {} if they are incomplete."""
+def noted_rows(note: dict[str, Any]) -> dict[str, list[Row]]:
+    """Returns the rows that a recorder noted in its lock before any packet came, by writer_id; {} if they are
+    incomplete."""
     import pyarrow as pa
 
     from ...sql.tables import arrow_schema
