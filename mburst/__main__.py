@@ -21,9 +21,9 @@ def main(argv: list[str] | None = None) -> int:
         try:
             code = carry_out(build_parser(*words[:1]).parse_args(words))
         except SystemExit:  # argparse has printed what was asked for, or the error
-            sys.stdout.flush()
+            printing.write_all()
             raise
-        sys.stdout.flush()
+        printing.write_all()
         return code
     except BrokenPipeError:  # the reader of the output is gone: `mburst bursts … | head`
         printing.give_up()
@@ -63,6 +63,8 @@ def _refusal(error: Exception) -> MburstError | None:
     found = shortage.of(error)
     if isinstance(error, FileNotFoundError) and error.filename is None and not _has_folder():
         return MburstError("the current folder was removed", "go to one that exists, or give whole paths")
+    if isinstance(error, OSError) and error.filename is None and "temporary directory" in str(error):
+        return MburstError(f"temporary files: {error.strerror}", "set TMPDIR to a folder that can be written to")
     if isinstance(error, OSError):
         return MburstError(f"{error.filename or 'system'}: {error.strerror or error}", found.hint if found else "")
     return found
@@ -95,7 +97,10 @@ def command() -> int:
 
 def entry() -> NoReturn:
     """Run the program `mburst`."""
-    ending.end(command())
+    try:
+        ending.end(command())
+    except KeyboardInterrupt:  # just before the end
+        ending.end(_interrupted())
 
 
 if __name__ == "__main__":

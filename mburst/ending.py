@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
-from contextlib import suppress
 from typing import NoReturn
 
-from . import interrupting
+from . import interrupting, printing
 
 
 def end(code: int) -> NoReturn:
     """End this process with CODE, after its threads (except daemons) have ended, its atexit functions have run, its
     databases are closed, so that their temporary files are removed, and its output is written. Only for mburst's own
-    process. The order is that of Python's multiprocessing, whose processes end in the same way."""
+    process. The order is that of Python's multiprocessing, whose processes end in the same way. A signal ends the wait
+    for threads."""
+    interrupting.call_instead(lambda: _finish(code))
     threading._shutdown()  # type: ignore[attr-defined]
+    _finish(code)
+
+
+def _finish(code: int) -> NoReturn:
+    """The part of `end` that waits for nobody. A signal ends it."""
+    interrupting.call_instead(lambda: os._exit(code))
     atexit._run_exitfuncs()
     interrupting.close_all()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # the verb's output is already written: this is what followed
-            stream.flush()
-    os._exit(code)
+    os._exit(code if printing.finish() else code or 1)

@@ -46,7 +46,9 @@ def plain_name(path: str | os.PathLike[str]) -> str:
 
 
 def check_local(path: str | os.PathLike[str]) -> None:
-    """Raise UsageError if PATH looks like an address."""
+    """Raise UsageError if PATH is empty, which would be the current folder, or looks like an address."""
+    if not os.fspath(path):
+        raise UsageError("an empty name of a file or folder", "the current folder is `.`")
     if is_address(path):
         raise UsageError(
             f"{os.fspath(path)}: an address in place of a file or folder",
@@ -97,8 +99,9 @@ def _draft(folder: int, name: str, mode: int) -> Iterator[BinaryIO]:
     so that NAME is always complete or absent. Raises OSError."""
     _refuse_special(folder, name)
     draft = f".{name[:100]}.{secrets.token_hex(8)}"
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
+    kind = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
+        file = os.open(draft, kind, mode, dir_fd=folder)
         with os.fdopen(file, "wb") as stream:
             yield stream
             stream.flush()

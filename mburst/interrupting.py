@@ -12,14 +12,18 @@ import threading
 import warnings
 import weakref
 from contextlib import suppress
+from importlib.machinery import ExtensionFileLoader
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
     import duckdb
 
 EVERY_S = 0.05
+REPEAT_S = 0.01
+_LOADS = {ExtensionFileLoader.create_module.__code__, ExtensionFileLoader.exec_module.__code__}
 
 
 class _SignalState:
@@ -29,8 +33,10 @@ class _SignalState:
     waits = False  # whether a thread waits for SIGNALS
     heard = False  # whether one of SIGNALS arrived that raises KeyboardInterrupt
     raised = False  # whether it has raised it
+    instead: Callable[[], object] | None = None  # what it calls in place of raising it
 
 
+arrived: list[signal.Signals] = []  # signals that ended work of this process, in order
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal was closed
 _open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
 
@@ -44,15 +50,47 @@ def own_process() -> None:
             signal.signal(number, _raise)
 
 
-def _raise(number: int, _frame: FrameType | None) -> None:
+def _raise(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt, and note it, because running code may convert it to another exception, as DuckDB does.
     Only Ctrl-C interrupts what the first signal began: others are often sent twice, to a process and to its group."""
-    _SignalState.heard = True
-    if number != signal.SIGINT and _SignalState.raised:
+    if _SignalState.instead:
+        _SignalState.instead()
         return
-    _SignalState.raised = True
+    if _is_loading(frame):
+        _repeat(number)
+        return
+    if number != signal.SIGINT and arrived:
+        return
+    _SignalState.heard = _SignalState.raised = True
+    note_end(number)
     _free_in_silence()
     raise KeyboardInterrupt
+
+
+def _is_loading(frame: FrameType | None) -> bool:
+    """Whether an extension module is being loaded below FRAME. An exception in its code can end the process, as in
+    that of DuckDB."""
+    while frame:
+        if frame.f_code in _LOADS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _repeat(number: int) -> None:
+    """Send the signal to this process again, after REPEAT_S."""
+    signal.signal(signal.SIGALRM, lambda _number, _frame: signal.raise_signal(number))
+    signal.setitimer(signal.ITIMER_REAL, REPEAT_S)
+
+
+def note_end(number: int) -> None:
+    """Note that a signal has ended work: from now on, only Ctrl-C interrupts what follows, such as the output."""
+    arrived.append(signal.Signals(number))
+
+
+def call_instead(function: Callable[[], object]) -> None:
+    """From now on, SIGNALS call FUNCTION in place of raising KeyboardInterrupt, which nothing would handle."""
+    _SignalState.instead = function
 
 
 def _free_in_silence() -> None:
@@ -61,6 +99,11 @@ def _free_in_silence() -> None:
     if _SignalState.own:
         sys.unraisablehook = lambda unraisable: None
         warnings.simplefilter("ignore")
+
+
+def was_raised() -> bool:
+    """Whether one of SIGNALS has raised KeyboardInterrupt."""
+    return _SignalState.raised
 
 
 def is_own() -> bool:
@@ -94,14 +137,17 @@ def _raises(number: int) -> bool:
 
 
 def _wait(reading: int) -> None:
-    """Interrupt until the process ends, because another query may begin before the exception is raised."""
-    while not _raises(number := os.read(reading, 1)[0]):
-        pass
-    _SignalState.heard = True
+    """Interrupt from such a signal until the process ends, because another query may begin before the exception is
+    raised."""
     pause = threading.Event()
-    while _raises(number):
-        _interrupt_all()
-        pause.wait(EVERY_S)
+    while True:
+        number = os.read(reading, 1)[0]
+        if number != signal.SIGINT and arrived and not _SignalState.raised:  # follows one that another handler had
+            continue
+        while _raises(number):
+            _SignalState.heard = True
+            _interrupt_all()
+            pause.wait(EVERY_S)
 
 
 def _interrupt_all() -> None:

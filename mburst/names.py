@@ -14,6 +14,7 @@ import os
 import re
 import sys
 
+PROGRESS = "\r\033[K"  # begins what replaces a progress line
 LONGEST = 60  # most characters of a name within a file name
 FORMULA = (*"=+-@＝＋－＠", "\t", "\r", "\n")  # characters at which a spreadsheet begins a formula, also wide forms
 # Characters that Python calls printable but nobody sees: Unicode's Default_Ignorable_Code_Point
@@ -58,7 +59,7 @@ def _seen(character: str) -> str:
 
 def say(text: str) -> None:
     """Print a message of mburst on standard error. It replaces a progress line."""
-    place = "\r\033[K" if sys.stderr.isatty() else ""
+    place = PROGRESS if sys.stderr.isatty() else ""
     print(f"{place}mburst: {shown(text)}\n", end="", file=sys.stderr, flush=True)  # one write: other threads print, too
 
 
@@ -72,13 +73,22 @@ def say_progress(text: str) -> None:
         columns = 0
     if 0 < columns <= len(line):
         line = line[: max(columns - 2, 0)] + "…" * (columns > 1)
-    print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+    print(f"{PROGRESS}{line}", end="", file=sys.stderr, flush=True)
 
 
 def print_lines(*lines: str) -> None:
     """Print lines for people on standard output."""
     for line in lines:
         print(shown(line), flush=True)
+
+
+def report_lines(*lines: str) -> None:
+    """Print lines about work that goes on. If they cannot be printed, as on a full disk, that is reported on standard
+    error, and the work goes on."""
+    try:
+        print_lines(*lines)
+    except OSError as error:
+        say(f"{error.filename}: {error.strerror}")
 
 
 def seen_json(text: str) -> str:

@@ -1,14 +1,19 @@
 """Standard output and standard error: errors about standard output name it, and long-running commands survive the loss
-of its reader."""
+of its reader, and do not wait for it."""
 
 from __future__ import annotations
 
 import io
 import os
+import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from errno import EIO
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
+
+from . import interrupting, unread
+from .names import say
 
 NAME = "standard output"
 
@@ -17,16 +22,54 @@ class _Reader:
     """The state of this process; there is only one."""
 
     outlived = False
+    outputs: ClassVar[list[_StandardStream]] = []  # all that a thread may write
 
 
-class _Output(io.FileIO):
+class _StandardStream(io.FileIO):
+    """One of the two, which a thread writes from the first `without_waiting` on, or once a signal has arrived. Until
+    then a signal interrupts the writing."""
+
+    is_result = False  # whether it has the results of the command
+
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "w", closefd=False)
         self._is_terminal = os.isatty(descriptor)  # determined now, because a closed terminal is none
+        self.thread: unread.OutputThread | None = None
+        self.was_unread = False  # when a signal ended the work
+        _Reader.outputs.append(self)
 
     def write(self, data: Any, /) -> int:
+        if self.thread is None and (_Reader.outlived or interrupting.arrived):
+            with suppress(RuntimeError):  # no thread can be started: as before
+                self.thread = unread.OutputThread(self.write_now, self.report, lambda: self.was_unread, self.is_result)
+        if self.thread is None:
+            return self.write_now(data)
+        self.thread.put(bytes(data))
+        return len(data)
+
+    def write_now(self, data: Any) -> int:
+        """Write DATA, and return the number of bytes that are written. Raises OSError."""
+        while (count := super().write(data)) is None:  # another process has made the file non-blocking
+            select.select([], [self.fileno()], [])
+        return count
+
+    def note_reader(self) -> None:
+        """Note whether nothing can be written now."""
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLOUT)
+        self.was_unread = self.was_unread or not poll.poll(0)
+
+    def report(self, lines: int) -> bytes:
+        """Report that LINES were left out, or return the bytes that do."""
+        raise NotImplementedError
+
+
+class _Output(_StandardStream):
+    is_result = True
+
+    def write_now(self, data: Any) -> int:
         try:
-            return super().write(data)
+            return super().write_now(data)
         except OSError as error:
             is_unread = isinstance(error, BrokenPipeError) or (error.errno == EIO and self._is_terminal)
             if is_unread and _Reader.outlived:
@@ -35,15 +78,26 @@ class _Output(io.FileIO):
                 error.filename = NAME
             raise
 
+    def report(self, lines: int) -> bytes:
+        say(_left_out(NAME, lines))
+        return b""
 
-class _ErrorOutput(io.FileIO):
+
+class _ErrorOutput(_StandardStream):
     """Discards what cannot be written: nothing could report that, and the exit code reports the failure."""
 
-    def write(self, data: Any, /) -> int:
+    def write_now(self, data: Any) -> int:
         try:
-            return super().write(data)
+            return super().write_now(data)
         except OSError:
             return len(data)
+
+    def report(self, lines: int) -> bytes:
+        return f"mburst: {_left_out('standard error', lines)}\n".encode()
+
+
+def _left_out(name: str, lines: int) -> str:
+    return f"{name} was not read: {lines:,} line{'s' * (lines != 1)} left out"
 
 
 def own_process() -> None:
@@ -53,7 +107,7 @@ def own_process() -> None:
         if getattr(sys, name) is None:  # closed: the next opened file would take its place
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", closefd=False))
     sys.stdout = _through(_Output, sys.stdout)
-    sys.stderr = _through(lambda descriptor: _ErrorOutput(descriptor, "w", closefd=False), sys.stderr)
+    sys.stderr = _through(_ErrorOutput, sys.stderr)
 
 
 def _through(make: Callable[[int], io.FileIO], given: TextIO) -> TextIO:
@@ -70,10 +124,41 @@ def _through(make: Callable[[int], io.FileIO], given: TextIO) -> TextIO:
     )
 
 
-def outlive_reader() -> None:
-    """From now on, discard output that nobody reads (a pipe without a reader, a closed terminal) without an error: the
-    process continues, and its exit code is that of its work."""
+@contextmanager
+def without_waiting() -> Iterator[None]:
+    """In this context, output does not wait for its reader (mburst/unread.py). From now on, also after it, discard
+    output that nobody can read any more (a pipe without a reader, a closed terminal) without an error: the process
+    continues, and its exit code is that of its work."""
     _Reader.outlived = True
+    with unread.without_waiting():
+        yield
+
+
+def note_readers() -> None:
+    """Note which outputs nobody reads, as a signal ends the work: the end waits no longer than unread.PATIENCE_S for
+    these, and without a limit for others, even if somebody stops the terminal to read results."""
+    for output in _Reader.outputs:
+        output.note_reader()
+
+
+def write_all() -> None:
+    """Write what is not written yet. Raises OSError."""
+    sys.stdout.flush()
+    for output in _Reader.outputs:
+        if output.thread:
+            output.thread.finish()
+
+
+def finish() -> bool:
+    """Write what was printed after `write_all`, at the end of the process. Returns whether all results were written."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # the verb's output is already written: this is what followed
+            stream.flush()
+    threads = [output.thread for output in _Reader.outputs if output.thread]
+    for thread in threads:
+        with suppress(OSError):
+            thread.finish()
+    return not any(thread.lacks_results for thread in threads)
 
 
 def give_up() -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import printing
-from .interrupting import SIGNALS, is_ignored_hangup
+from .interrupting import SIGNALS, is_ignored_hangup, note_end
 
 EVERY_S = 0.1  # longest delay between the end of the work and that of the thread that waits to stop it
 
@@ -28,30 +28,33 @@ def stopping(
     stop: Callable[[], object], again: Callable[[signal.Signals], object] = lambda number: None
 ) -> Iterator[list[signal.Signals]]:
     """In this context the first of SIGNALS calls `stop`, and running work is not interrupted, even if nobody reads the
-    output. Yields the list of signals that arrived. The signal interrupts this thread anywhere, so `stop` must not wait
-    for anything that this thread holds: set a plain flag, start a thread, or call an event loop's call_soon_threadsafe.
-    Later signals call `again`. In other threads than the main one, where Python cannot handle signals, nothing is
-    changed."""
-    printing.outlive_reader()
+    output, for which it does not wait: print no results in it, because what nobody reads is left out. Yields the list
+    of signals that arrived. The signal interrupts this thread
+    anywhere, so `stop` must not wait for anything that this thread holds: set a plain flag, start a thread, or call an
+    event loop's call_soon_threadsafe. Later signals call `again`. In other threads than the main one, where Python
+    cannot handle signals, nothing of signals is changed."""
     ended_by: list[signal.Signals] = []
     once = iter((stop,))  # a second signal may arrive within `stop`
 
     def end(number: int, _frame: Any) -> None:
         ended_by.append(signal.Signals(number))
+        note_end(number)
+        printing.note_readers()
         for call in once:
             call()
             return
         again(signal.Signals(number))
 
-    if threading.current_thread() is not threading.main_thread():
-        yield ended_by
-        return
-    before = {number: signal.signal(number, end) for number in SIGNALS if not is_ignored_hangup(number)}
-    try:
-        yield ended_by
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with printing.without_waiting():
+        if threading.current_thread() is not threading.main_thread():
+            yield ended_by
+            return
+        before = {number: signal.signal(number, end) for number in SIGNALS if not is_ignored_hangup(number)}
+        try:
+            yield ended_by
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 @contextmanager

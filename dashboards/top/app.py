@@ -18,6 +18,7 @@ from ...analysis.live.snapshot import History, read_bursts
 from ...analysis.model import coverage
 from ...errors import MburstError
 from .screen import LEAST_HEIGHT, LEAST_WIDTH, TopView, columns, rows_shown, screen
+from .terminal import TerminalDriver, is_closed
 
 LOOK_S = 0.5
 WIDTHS_NS = [100_000, 10**6, 10**7, 10**8, 10**9]  # of a block
@@ -46,7 +47,7 @@ class TopApp(App[None]):
     ]
 
     def __init__(self, look: LiveLook, title: str, dropped: Callable[[], int] | None = None) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__(ansi_color=True, driver_class=TerminalDriver)
         self.look = look
         self.history = History(look.live, look.bursts.definition)
         self.lines: list[str] = []  # on the screen
@@ -80,13 +81,27 @@ class TopApp(App[None]):
         self._over = True
         if self._terminal_loop:
             self._terminal_loop.call_soon_threadsafe(self.exit)
+        if terminal := self._terminal:
+            terminal.output.end()  # the event loop may wait for a terminal that has stalled
+
+    def exit(self, *given: Any, **named: Any) -> None:
+        """End the application, even if the terminal has stalled."""
+        if terminal := self._terminal:
+            terminal.output.end()
+        super().exit(*given, **named)
+
+    @property
+    def _terminal(self) -> TerminalDriver | None:
+        return self._driver if isinstance(self._driver, TerminalDriver) else None
 
     async def on_unmount(self) -> None:
         """Stop all queries."""
         self.history.interrupt()
 
     async def follow(self) -> None:
-        """Take new rows, and draw them."""
+        """Take new rows, and draw them. Without a terminal, end."""
+        if (terminal := self._terminal) and is_closed(terminal.fileno):
+            self.exit()
         if await asyncio.to_thread(self.look):
             await self.draw()
 

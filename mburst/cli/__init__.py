@@ -61,6 +61,15 @@ VERBS = [
 # Interfaces may have such names (pcap:/FILE of PF_RING).
 LOCAL = re.compile(r"(?!.*INTERFACE)(STORE|CAPTURE|RING|FILE|FOLDER|DIR|OLD|NEW|A|B)(\||$)")
 
+# Arguments that name a file, a folder or another place: an empty word would be the current folder. Inputs of `record`
+# may be only a filter (inputs.py).
+PLACES = re.compile(
+    r"(?!FILE\|INTERFACE)(STORE|CAPTURE|RING|FILE|FOLDER|DIR|OLD|NEW|A|B|TARGET|RESULTS|PLACE|SOURCE)(\||$)"
+)
+
+# Options whose file or folder is written.
+WRITTEN = {"-o", "--sent"}
+
 # Verbs that succeed even if another file of the store is damaged.
 WRITERS = {"record", "probe", "collect", "import", "names"}
 
@@ -72,13 +81,25 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.register("type", int, _whole_number)
+        self._mixes = False
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, f"see `{self.prog} --help`")
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """Returns the value of all words of an argument. Raises UsageError for an empty name of a place. A pcap filter
+        after it may be empty."""
+        if isinstance(action.metavar, str) and PLACES.match(action.metavar):
+            for word in arg_strings[:1] if "FILTER" in action.metavar else arg_strings:
+                if not word:
+                    raise UsageError(f"argument {_title(action)}: an empty name", "the current folder is `.`")
+        return super()._get_values(action, arg_strings)
+
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """Returns the value of one word. Raises UsageError for an address in place of a file or folder, and for a
-        folder in place of a file, because a Path drops the slash at its end."""
+        """Returns the value of one word. Raises UsageError for an address in place of a file or folder, for a folder in
+        place of a file, because a Path drops the slash at its end, and for `-` in place of a file to write."""
+        if arg_string == "-" and WRITTEN.intersection(action.option_strings):
+            raise UsageError(f"argument {_title(action)}: standard output is not supported", "a file `-` is `./-`")
         if isinstance(action.metavar, str) and LOCAL.match(action.metavar):
             files.check_local(arg_string)
         if action.metavar == "FILE" and arg_string.endswith("/"):
@@ -97,9 +118,16 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refer to the help of the verb if the verb does not know an argument; argparse would refer to the main
-        help."""
+        help. Arguments may stand on both sides of options: with some of them optional, argparse takes those in front
+        for all (Python 3.11)."""
         found, unknown = super().parse_known_args(args, namespace)
-        if unknown and self._subparsers is None:
+        if unknown and self._subparsers is None and not self._mixes:
+            self._mixes = True
+            try:
+                found, unknown = self.parse_known_intermixed_args(args)
+            finally:
+                self._mixes = False
+        if unknown and self._subparsers is None and not self._mixes:
             options = [option for action in self._actions for option in action.option_strings]
             near = _near(unknown[0], options) if unknown[0].startswith("-") else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}" + (f" (did you mean {near}?)" if near else ""))
@@ -116,6 +144,11 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found
+
+
+def _title(action: argparse.Action) -> str:
+    """Returns an argument as errors name it: `-o/--output`, `STORE`."""
+    return "/".join(action.option_strings) or str(action.metavar)
 
 
 def _near(word: str, known: Iterable[str]) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ..analysis.model.endings import ending, gaps_behind, late_text
 from ..analysis.model.ports import of_port
+from ..api import asked
 from ..api.options import Scope
 from ..names import print_lines, say
 from ..senders import senders_text
@@ -47,7 +48,7 @@ def add_scope_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--host", action="append", help="only bursts of this host; may be repeated")
     where.add_argument("--rack", help="only bursts of this rack")
     where.add_argument("--interface", metavar="NAME", help="only bursts of this interface")
-    where.add_argument("--direction", choices=["in", "out", "mirror"], help="only bursts of this direction")
+    where.add_argument("--direction", choices=get_args(asked.LaneDirection), help="only bursts of this direction")
     where.add_argument(
         "--recording", metavar="ID", help="only this recording, by its id in `mburst sql STORE recordings`"
     )
@@ -182,14 +183,16 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
     from ..analysis.model import coverage
 
     broken = ending(lane, gap)
-    if lane["is_elsewhere"] and not lane["span_ns"]:
+    if lane["is_elsewhere"] and not lane["span_ns"] and not bursts:
         return "; ".join(filter(None, ["not recorded in this time", broken]))
-    if lane["packets"] and lane["is_placed"] and not lane["span_ns"]:
+    if lane["packets"] and lane["is_placed"] and not lane["span_ns"] and not bursts:
         return "; ".join(filter(None, ["its bins are missing", broken]))
     found = _count(len(bursts), "burst", "bursts")
     if lane["span_ns"]:
         share = _length(coverage.in_bursts(bursts, lane["spans"])) / lane["span_ns"]
         found += f" in {format_duration(lane['span_ns'])}, {format_share(share)} of the time"
+    elif bursts:
+        found += " in bins that begin in this time, of which nothing was recorded in it"
     lost = []
     if lane["dropped"]:
         lost.append(_count(lane["dropped"], "packet was", "packets were") + " dropped: counts are lower bounds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import signal
 import socket
@@ -125,12 +126,14 @@ def run(arguments: argparse.Namespace) -> int:
         sent = send(sender, plan, stop)
         if sent:
             done = CanaryRun(batch, arguments.target, sender.target.address[1], sender.source, plan.link_bps, sent)
-            finish(done, store, wanted, arguments, timeout_s, ended_by)
+            found = finish(done, store, wanted, arguments, timeout_s, ended_by)
+    if store and sent:
+        print_curves(store, found, arguments)
     return 130 if signal.SIGINT in ended_by else 0
 
 
 def opened(arguments: argparse.Namespace) -> StoreFolder | None:
-    """Open the store if one is named, and work as its owner from now on. Raises UsageError if no record of the sent
+    """Open the store if one is named, and work as its owner from now on. Raises MburstError if no record of the sent
     bursts would remain."""
     from ..sql import StoreFolder
 
@@ -142,7 +145,13 @@ def opened(arguments: argparse.Namespace) -> StoreFolder | None:
         raise UsageError(f"{arguments.sent} exists", "name a new file with --sent")
     store = StoreFolder.open(arguments.store) if arguments.store else None
     if arguments.store or arguments.sent:
-        privileges.lower(arguments.store or Path(arguments.sent).absolute().parent, arguments.user)
+        folder = Path(arguments.sent or arguments.store).absolute().parent
+        privileges.lower(arguments.store or folder, arguments.user)
+        if arguments.sent and not os.access(folder, os.W_OK | os.X_OK):
+            raise MburstError(
+                f"{arguments.sent}: the record of what was sent cannot be written to this folder",
+                "name another file with --sent",
+            )
     return store
 
 
@@ -252,8 +261,8 @@ def finish(
     arguments: argparse.Namespace,
     timeout_s: float,
     ended_by: list[Any],
-) -> None:
-    """Store what was sent, and read what was recorded of it. Raises MburstError."""
+) -> list[DetectionCurve]:
+    """Store what was sent, and return what was recorded of it. Raises MburstError."""
     from ..services.canary import wait_for
 
     if arguments.sent:
@@ -266,12 +275,12 @@ def finish(
             f"sent {format_count(len(done.bursts), 'burst')}; now, where they were recorded: mburst import canary "
             f"{arguments.sent} -o STORE"
         )
-        return
+        return []
     lost = threading.Event()
     with store.place.watched(lost.set):
         if not ended_by:
             wait_for(store, done, timeout_s, lambda: ended_by or lost.is_set())
-        show(store, done, wanted, arguments)
+        return curves_of(store, done, wanted, arguments)
 
 
 def import_run(arguments: argparse.Namespace) -> int:
@@ -285,19 +294,25 @@ def import_run(arguments: argparse.Namespace) -> int:
     privileges.lower(arguments.store, arguments.user)
     privileges.confine([], [arguments.store])
     privileges.drop()
-    show(store, done, wanted, arguments)
+    print_curves(store, curves_of(store, done, wanted, arguments), arguments)
     return 0
 
 
-def show(store: StoreFolder, done: CanaryRun, wanted: BurstDefinition, arguments: argparse.Namespace) -> None:
-    """Read and store the results, and print the detection curve of each interface and direction that received the run.
-    Raises MburstError."""
+def curves_of(
+    store: StoreFolder, done: CanaryRun, wanted: BurstDefinition, arguments: argparse.Namespace
+) -> list[DetectionCurve]:
+    """Read and store the results, and return the detection curve of each interface and direction that received the
+    run. Raises MburstError."""
     from ..analysis.canary.sensitivity import curves
     from ..services.canary import read
 
     lanes = read(store, done, wanted, arguments.host, arguments.sender)
     with store.connect() as con:
-        found = [curve for curve in curves(con) if any(curve.is_of(done.batch, lane.rows[0]) for lane in lanes)]
+        return [curve for curve in curves(con) if any(curve.is_of(done.batch, lane.rows[0]) for lane in lanes)]
+
+
+def print_curves(store: StoreFolder, found: list[DetectionCurve], arguments: argparse.Namespace) -> None:
+    """Print detection curves."""
     if arguments.json:
         from ..dashboards.common.sensitivity_words import facts
 

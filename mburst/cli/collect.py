@@ -340,6 +340,7 @@ def _print_item(item: Item, subscription: Subscription, tables: Any) -> None:
         timing += f" every {format_duration(item.sample_ns)}"
     print(f"    {as_text(item.path.steps, item.path.origin)}  {timing}".rstrip())
     steps = (*(subscription.prefix.steps if subscription.prefix else ()), *item.path.steps)
+    origin = (subscription.prefix.origin if subscription.prefix else "") or item.path.origin
     shown: set[str] = set()
     for entry in tables.meanings(steps):
         if isinstance(entry, VendorRule):
@@ -354,6 +355,8 @@ def _print_item(item: Item, subscription: Subscription, tables: Any) -> None:
                 continue
             line = f"{entry.table}: {columns}" + (f" ({entry.semantics})" if entry.semantics else "")
             line += f" by {entry.vendor}{_checked(entry.model)}" + (f"; {entry.note}" if entry.note else "")
+            if entry.origin not in ("", origin):
+                line += f"; subscribe with its origin: {entry.origin}:/…"
         else:
             line = f"fact: {entry.fact}{_checked(entry.model)}" + (f"; {entry.note}" if entry.note else "")
         if line not in shown:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
-from ..names import print_lines, say
+from ..names import print_lines, report_lines, say
 from ..stopping import until_stopped
 from ..units import NS_PER_S, format_bytes, format_count, format_share, parse_duration, parse_fraction, parse_size
 from . import record
@@ -126,12 +126,12 @@ def keep(store: StoreFolder, rules: KeepRules, every_s: float) -> int:
         with store.place.watched(stopped.set):
             while not stopped.is_set():
                 try:
-                    done = compact(store, rules, report=lambda day: print_lines(line(day, rules)))
+                    done = compact(store, rules, report=lambda day: report_lines(line(day, rules)))
                     _name(sorted({*done.troubles} - named))
                     named |= {*done.troubles}
                     _warn_of_size(done, rules)
                 except MburstError as error:
-                    store.place.check()
+                    store.place.check_after(error)
                     say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
                 stopped.wait(every_s)
 

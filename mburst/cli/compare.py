@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from ..api.comparing import Compared, ComparisonSide, compared, interval
+from ..api import asked
+from ..api.comparing import Compared, ComparisonSide, compared, interval, side_of
 from ..errors import UsageError
 from ..names import print_lines, say
 from ..units import format_duration, format_share, format_time
@@ -38,7 +39,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         )
     parser.add_argument(
         "--measure",
-        choices=["application", "round_trip", "forward", "back", "host_here", "host_there"],
+        choices=get_args(asked.LatencyMeasure),
         help="latency measure to compare (default: application, if it is known)",
     )
     parser.add_argument(
@@ -83,7 +84,7 @@ def choice(given: list[str]) -> ComparisonSide:
         if not equals or key not in KEYS or not value:
             raise UsageError(f"invalid selection {text!r}: not KEY=VALUE", f"KEY is {', '.join(KEYS)}")
         found[key] = value
-    return ComparisonSide(**found)
+    return side_of(found)
 
 
 def show(answer: Compared) -> None:

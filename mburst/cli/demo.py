@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import privileges
 from ..errors import MburstError, UsageError
-from ..units import NS_PER_S, parse_duration
+from ..units import NS_PER_S, format_duration, parse_duration
 
 if TYPE_CHECKING:
     from ..lab.demo.cases import DemoCase
@@ -61,10 +62,10 @@ def _go_through(folder: Path, arguments: argparse.Namespace, seconds: float) -> 
 
     with own(folder):
         try:
-            find(make(folder, None if arguments.simulate else seconds, arguments.seed), folder)
+            definition = find(make(folder, None if arguments.simulate else seconds, arguments.seed), folder)
         except CommandFailed as failed:
             return failed.code
-    print("\n".join(farewell(folder)))
+    print("\n".join(farewell(folder, definition)))
     return 0
 
 
@@ -82,8 +83,9 @@ def make(folder: Path, seconds: float | None, seed: int) -> DemoCase:
     return cases.simulated(folder, seed)
 
 
-def find(case: DemoCase, folder: Path) -> None:
-    """Import what the store lacks, list bursts, investigate, report. Raises CommandFailed."""
+def find(case: DemoCase, folder: Path) -> list[str]:
+    """Import what the store lacks, list bursts, investigate, report. Returns the options by which bursts were detected.
+    Raises CommandFailed."""
     from ..lab.demo.cases import unsampled
     from ..lab.demo.commands import call, heard
     from ..lab.demo.verdict import verdict
@@ -91,14 +93,31 @@ def find(case: DemoCase, folder: Path) -> None:
     store = str(folder / "store")
     for words in case.imports:
         call(["import", *words, "-o", store])
-    bursts = json.loads(heard(["bursts", store, *DEFINITION, "--json"]))
-    missing = unsampled(folder / "store", case.switch) if case.switch else []
-    print("\n".join(verdict(case, bursts, missing)))
+    definition, compared = detectable(case, folder)
+    bursts = json.loads(heard(["bursts", store, *definition, "--json"]))
+    missing = unsampled(folder / "store", compared.switch) if compared.switch else []
+    print("\n".join(verdict(compared, bursts, missing)))
     answer = heard(["investigate", store])
     print(answer.partition("\n")[0])
     if case.switch:
         print(section(answer, "DO THE SOURCES AGREE?"))
-    call(["report", store, "--rack", "r1", *DEFINITION, "-o", str(folder / "report")])
+    call(["report", store, "--rack", "r1", *definition, "-o", str(folder / "report")])
+    return definition
+
+
+def detectable(case: DemoCase, folder: Path) -> tuple[list[str], DemoCase]:
+    """Returns the options of the detection, and the case that its bursts are compared with: both without the switch if
+    this machine was so busy that the bins of its port have a width that does not fit."""
+    from ..lab.demo.cases import RECORD, unfit_width
+
+    width_ns = unfit_width(folder / "store", case.switch, parse_duration(DEFINITION[1])) if case.switch else None
+    if width_ns is None:
+        return DEFINITION, case
+    print(
+        f"\nThe switch took its samples so unevenly that the bins of its port have {format_duration(width_ns)}: "
+        "bursts are detected without it."
+    )
+    return [*DEFINITION, "--host", str(RECORD["host"])], replace(case, switch="")
 
 
 def section(answer: str, heading: str) -> str:
@@ -106,8 +125,8 @@ def section(answer: str, heading: str) -> str:
     return "…\n" + heading + answer.partition(f"\n{heading}")[2].partition("\n\n")[0]
 
 
-def farewell(folder: Path) -> list[str]:
-    """Returns lines on the location of the report and on what to do next."""
+def farewell(folder: Path, definition: list[str]) -> list[str]:
+    """Returns lines on the location of the report and on what to do next. DEFINITION: the options of the detection."""
     pages = sorted((folder / "report").rglob("*.html"))
     if len(pages) != 1:
         raise MburstError(f"{folder / 'report'} has {len(pages)} pages instead of one")
@@ -115,7 +134,7 @@ def farewell(folder: Path) -> list[str]:
     return [
         "",
         "Go on with:",
-        f"  mburst bursts {store} {' '.join(DEFINITION)}",
+        f"  mburst bursts {store} {' '.join(definition)}",
         f"  mburst investigate {store}",
         f"  mburst what-if {store} --link 10G",
         f"  mburst sql {store}",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import MburstError, UsageError
+from ..services.record.backends import DEVICES_OF_MODULES
 
 _CAPTURE = re.compile(
     r"\.(pcap|pcapng|pcp|cap|dmp|dump|trc|trace|snoop|erf|ntar)\d*(\.(gz|zst|xz|bz2|lz4))?$|\.(gz|zst|xz|bz2|lz4)$",
@@ -71,8 +72,10 @@ def inputs_of(arguments: argparse.Namespace) -> Inputs:
 
 def _split(inputs: list[str], backend: str) -> tuple[list[str], list[str]]:
     """Returns the existing files, or the existing interfaces, or else the first name; and the words that follow."""
+    if not inputs[0]:
+        raise UsageError("an empty name of a file or interface", "after -r or -i, a filter may be empty")
     count = _leading(inputs, lambda name: name == "-" or is_file(name)) or _leading(inputs, is_interface)
-    is_device = backend == "pfring" and ":" in inputs[0]  # a device of a PF_RING module: pcap:FILE, zc:eth0
+    is_device = backend in DEVICES_OF_MODULES and ":" in inputs[0]
     if not count and is_like_a_file(inputs[0]) and not is_device:
         raise no_such_file(inputs[0])
     return inputs[: count or 1], inputs[count or 1 :]
@@ -119,7 +122,7 @@ def is_like_a_file(word: str) -> bool:
 def is_file(name: str) -> bool:
     """Whether a file (or pipe, or folder) with this name exists."""
     try:
-        return Path(name).exists()
+        return bool(name) and Path(name).exists()
     except OSError:  # a filter may be longer than a file name can be
         return False
 

@@ -178,8 +178,9 @@ def interface_names(recordings: list[RecordSettings]) -> str:
 def confine(arguments: argparse.Namespace, recordings: list[RecordSettings], store: StoreFolder) -> None:
     """Allow this process to write only to the store from now on."""
     from ..services.record import pins
+    from ..services.record.recording import opens_files
 
-    if recordings[0].backend != "pfring":  # libraries of network cards open files of their choice
+    if not opens_files(recordings[0]):
         writes = [store.path, *pins.folders(recordings)]
         removes = [] if arguments.store else [tempfile.gettempdir()]
         privileges.confine(recordings[0].targets, writes, removes, store.made_in)

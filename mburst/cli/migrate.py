@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import privileges
 from ..names import say_progress
 from ..units import format_count
+from .record import add_user_option
 
 if TYPE_CHECKING:
     from ..sql.repair.migration import MigrationResult
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """Write the content of a store of format 1 into a new store of the present format. The old store is only
 read, and nothing may record into it at the same time. The new store is read again, and its sums are compared with
 those of the old one. To continue an interrupted migration, run the same command again. A file that cannot be read is
-named and left out, and the exit code is 1."""
+named and left out, and the exit code is 1. Started as root, it works as the owner of the new store, who has to be able
+to read the old one."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,6 +29,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     parser.add_argument("old", metavar="OLD", type=Path, help="store of format 1")
     parser.add_argument("new", metavar="NEW", type=Path, help="folder of the new store; made by this")
+    add_user_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -33,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Migrate, and print what was done."""
     from ..sql.repair.migration import migrate
 
+    privileges.lower(arguments.new, arguments.user)
     watched = sys.stderr.isatty()
     outcome = migrate(arguments.old, arguments.new, _show if watched else None)
     if watched:

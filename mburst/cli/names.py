@@ -8,9 +8,9 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from .. import privileges
+from .. import files, privileges
 from ..errors import Interrupted, MburstError, UsageError
-from ..names import print_lines, say
+from ..names import print_lines, report_lines, say
 from ..stopping import until_stopped
 from ..units import NS_PER_S, format_count, format_time, parse_duration, whole
 from . import definition, output, record
@@ -100,7 +100,10 @@ def read(store: StoreFolder, source: str, arguments: argparse.Namespace) -> Name
     from ..api import naming
 
     if source == "-":
-        text = sys.stdin.read() if sys.stdin else ""
+        if sys.stdin is None:
+            raise MburstError("standard input is closed", "name a file, or pipe one in")
+        if not files.is_utf8(text := sys.stdin.read()):
+            raise MburstError("standard input: not text in UTF-8", "save it as UTF-8")
         return naming.import_text(store, text, "standard input")
     return naming.import_names(store, source, limits_of(store, arguments))
 
@@ -124,9 +127,9 @@ def keep(store: StoreFolder, arguments: argparse.Namespace, every_s: float) -> i
                     try:
                         imported = read(store, source, arguments)
                         if imported.is_new:
-                            print_lines(line_of(imported))
+                            report_lines(line_of(imported))
                     except MburstError as error:
-                        store.place.check()
+                        store.place.check_after(error)
                         say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
                 stopped.wait(every_s)
 

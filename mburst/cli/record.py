@@ -6,12 +6,13 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from .. import privileges
 from ..api import asked, recording
 from ..errors import MburstError
 from ..names import say_progress, shown
+from ..services.record.backends import Backend, Direction, Hook, Sources, Stamps
 from ..units import SIZES, format_bytes, format_count, format_duration, format_rate, format_share
 from . import inputs
 
@@ -68,7 +69,7 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
     )
     parser.add_argument(
         "--direction",
-        choices=["in", "out", "both"],
+        choices=get_args(Direction),
         default="both",
         help="direction to keep (default: %(default)s, recorded separately)",
     )
@@ -88,7 +89,7 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
     )
     parser.add_argument(
         "--sources",
-        choices=["busy", "all"],
+        choices=get_args(Sources),
         help="busy: keep senders only near busy bins, and sum up all others as `other`; all: keep all "
         "senders (default: busy for interfaces, all for files)",
     )
@@ -142,7 +143,7 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
     live.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     live.add_argument(
         "--backend",
-        choices=["auto", "file", "ebpf", "afpacket", "libpcap", "pfring"],
+        choices=get_args(Backend),
         default="auto",
         help="how to capture; auto counts in the kernel (ebpf) if that can run and no option needs "
         "frames, and otherwise uses packet sockets; `mburst doctor` shows which can run here "
@@ -150,13 +151,13 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
     )
     live.add_argument(
         "--stamps",
-        choices=["auto", "hw", "sw"],
+        choices=get_args(Stamps),
         default="auto",
         help="source of timestamps: interface, kernel, or the better of both (default: %(default)s)",
     )
     live.add_argument(
         "--hook",
-        choices=["tc", "xdp"],
+        choices=get_args(Hook),
         default="tc",
         help="with --backend ebpf, where arriving frames are counted: after the driver and GRO (tc), "
         "or in the driver (xdp) (default: %(default)s)",
@@ -205,7 +206,7 @@ def recordings_of(arguments: argparse.Namespace) -> list[RecordSettings]:
 
 def run(arguments: argparse.Namespace) -> int:
     from ..services.record import pins
-    from ..services.record.recording import is_live
+    from ..services.record.recording import is_live, opens_files
     from ..sql import StoreFolder
 
     inputs.check_given(arguments)
@@ -213,7 +214,7 @@ def run(arguments: argparse.Namespace) -> int:
     reporter = _reporter(wanted, is_live(wanted[0]))
     privileges.lower(arguments.store, arguments.user)
     with StoreFolder.created(arguments.store) as store:
-        if wanted[0].backend != "pfring":  # libraries of network cards open files of their choice
+        if not opens_files(wanted[0]):
             privileges.confine(wanted[0].targets, [store.path, *pins.folders(wanted)], made_in=store.made_in)
         try:
             recorded = recording.into(store, wanted, reporter)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from .. import privileges
 from ..units import format_count
 from .check import clear_progress, progress
+from .record import add_user_option
 
 DESCRIPTION = """Check a store, and move each damaged file into the folder `damaged` in it, under the same path. The
 readable rows of a damaged hot log are saved first. Nothing is deleted. For each file, the output lists what is lost:
 table, host, rack and time. Answers over that time continue to name the file until a file of its name is back in the
-store, or the one in `damaged` is removed. The log of a running recorder is left alone. Run it as the user who records,
-so that the files that it writes belong to that user."""
+store, or the one in `damaged` is removed. The log of a running recorder is left alone, and so is a file that this user
+may not read. Started as root, it works as the owner of the store."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -22,6 +24,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     parser.add_argument("store", metavar="STORE", type=Path, help="folder that `mburst record` wrote")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done, and write nothing")
+    add_user_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -29,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Repair the store. Returns 1 if a damaged file had to be left."""
     from ..sql.repair.repair import repair
 
+    privileges.lower(arguments.store, arguments.user)
     done = []
     for step in repair(arguments.store, arguments.dry_run, progress()):
         clear_progress()

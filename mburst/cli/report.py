@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from ..api import asked
 from ..api.reporting import period_of, report_of
 from ..errors import MburstError, UsageError
 from ..names import print_lines
@@ -36,7 +37,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     definition.add_time_options(where)
     where.add_argument(
         "--last",
-        choices=["hour", "day", "week"],
+        choices=get_args(asked.Period),
         help="the last whole period by the clock of this machine, in UTC; weeks begin on Monday",
     )
     definition.add_burst_options(parser)

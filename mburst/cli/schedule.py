@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from .. import privileges
 from ..errors import MburstError, UsageError
-from ..names import print_lines, say
+from ..names import print_lines, report_lines, say
 from ..stopping import stopping
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def keep(config: RunConfig, folders: Collection[Path]) -> int:
     with stopping(threading.Thread(target=stop.set).start) as ended_by, ExitStack() as watched:
         for place in filter(os.path.isdir, dict.fromkeys(folders)):
             watched.enter_context(StorePlace(place).watched(stop.set))
-        loop(config, lambda seconds: wait(stop, absent, seconds), print_lines)
+        loop(config, lambda seconds: wait(stop, absent, seconds), report_lines)
     return 130 if signal.SIGINT in ended_by else 0
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
 from ..fleet import DETECTED, LEVELS
-from ..names import print_lines, say, say_progress
+from ..names import print_lines, report_lines, say, say_progress
 from ..stopping import until_stopped
 from ..units import NS_PER_S, format_bytes, format_count, format_time, parse_duration
 from . import definition, record
@@ -173,10 +173,10 @@ def keep(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> int
                     shipped = ship(store, target, settings)
                     _name(*(trouble for trouble in shipped.troubles if str(trouble) not in named))
                     named = set(map(str, shipped.troubles))  # a persistent trouble is reported once
-                    print_lines(*(_line(host) for host in shipped.hosts if host.sent))
+                    report_lines(*(_line(host) for host in shipped.hosts if host.sent))
                     failed = 0
                 except MburstError as error:
-                    store.place.check()
+                    store.place.check_after(error)
                     _name(error)
                     failed += 1
                 wait = min(every_s, LEAST_WAIT_S * 2 ** (failed - 1)) if failed else every_s

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     import duckdb
 
 FETCH = 10_000  # rows at a time
+# Types whose values lose something in Python: nanoseconds, months, or all (times with a zone need pytz), and bytes.
+AS_TEXT = ("WITH TIME ZONE", "_NS", "INTERVAL", "BLOB")
+AS_TEXT_IN_TABLES = (*AS_TEXT, "MAP(")  # the values alone of a map would say nothing
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,9 +49,24 @@ def run(arguments: argparse.Namespace) -> int:
     timeout_ns = parse_duration(arguments.timeout)
     connection = store.connect()
     with bounded(connection, timeout_ns), readable(connection):
-        result = connection.execute(prepare(connection, arguments.query))
-        output.write(arguments.format, [column[0] for column in result.description], _rows(result))
+        as_text = AS_TEXT_IN_TABLES if arguments.format == "table" else AS_TEXT
+        columns, result = _asked(connection, prepare(connection, arguments.query), as_text)
+        output.write(arguments.format, columns, _rows(result))
     return 0
+
+
+def _asked(
+    connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, types: tuple[str, ...]
+) -> tuple[list[str], duckdb.DuckDBPyConnection]:
+    """Returns the names of the columns, and the connection with the result. Columns of one of TYPES are text."""
+    if statement.type.name == "SELECT":
+        asked = connection.sql(statement)  # is not run
+        as_text = [any(word in str(kind) for word in types) for kind in asked.types]
+        if any(as_text):
+            cells = [f"#{place}::VARCHAR" if text else f"#{place}" for place, text in enumerate(as_text, 1)]
+            return asked.columns, connection.execute(asked.project(", ".join(cells)).sql_query())
+    result = connection.execute(statement)
+    return [column[0] for column in result.description], result
 
 
 def _rows(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bounded import next_line
 from canarylib import FRAME, MS, record, run_of, sent_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,6 +67,9 @@ def test_errors_are_refused_before_sending(tmp_path: Path, capsys: pytest.Captur
     assert "alone is more than 5 %" in refused(capsys, "canary", HERE, *sent, "--link", "1G", "--size", "7MB")
     assert "not an mburst store" in refused(capsys, "canary", HERE, "-o", str(tmp_path / "none"), "--link", "1G")
     assert "does not resolve" in refused(capsys, "canary", "no.such.host.invalid", *sent, "--link", "1G")
+    short = ["--link", "1G", "--size", "3kB", "--length", "1ms", "--count", "1"]
+    nowhere = str(tmp_path / "none" / "sent")
+    assert "cannot be written" in refused(capsys, "canary", HERE, "--sent", nowhere, *short)
     (tmp_path / "sent").write_text("mine")
     assert "exists" in refused(capsys, "canary", HERE, *sent, "--link", "1G")
     assert (tmp_path / "sent").read_text() == "mine"
@@ -263,7 +267,7 @@ def test_a_signal_ends_the_canary_at_once(number: signal.Signals, code: int, lab
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout and process.stdout.readline().startswith("40,000 bursts from 10.9.0.1 to 10.9.0.2")
+    assert next_line(process).startswith("40,000 bursts from 10.9.0.1 to 10.9.0.2")
     time.sleep(1)
     process.send_signal(number)
     _, error = process.communicate(timeout=30)

@@ -67,6 +67,14 @@ def test_check_reports_an_unknown_path(tmp_path, capsys):
     assert "leaves: names and values only" in capsys.readouterr().out
 
 
+def test_check_states_which_origin_a_path_lacks(tmp_path, capsys):
+    lacking = "queues: max_bytes, dropped_packets (event) by arista", "; subscribe with its origin: eos_native:/…"
+    for path, expected in ("/LANZ", True), ("eos_native:/LANZ", False), ("other:/LANZ", True):
+        assert main(["collect", str(written(tmp_path, "x:1", f'["{path}"]')), "--check"]) == 0
+        [line] = [line for line in capsys.readouterr().out.splitlines() if lacking[0] in line]
+        assert line.endswith(lacking[1]) == expected, path
+
+
 def test_once_prints_and_stores_nothing(tmp_path):
     with agent("lo") as (address, _):
         config = written(tmp_path, address)

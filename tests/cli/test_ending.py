@@ -55,6 +55,37 @@ cli.carry_out = ask
 sys.argv = ["mburst", "check", "store"]
 ending.end(__main__.command())
 """
+WAITS = """
+import atexit, os, signal, sys, threading, time
+from mburst import __main__, cli
+
+def work(_):
+    atexit.register(print, "atexit")
+    threading.Thread(target=time.sleep, args=[60]).start()
+    threading.Timer(0.5, os.kill, [os.getpid(), signal.NUMBER]).start()
+    print("done")
+    return 3
+
+cli.carry_out = work
+sys.argv = ["mburst", "check", "store"]
+__main__.entry()
+"""
+AT_EXIT = """
+import atexit, os, signal, sys, threading
+from mburst import __main__, cli
+
+def hang():
+    with lock:
+        print("begins")
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("goes on")
+
+lock = threading.Lock()
+cli.carry_out = lambda _: atexit.register(hang) and 3
+sys.argv = ["mburst", "check", "store"]
+sys.stdout.reconfigure(line_buffering=True)
+__main__.entry()
+"""
 HUNG_UP = """
 import signal
 from mburst import interrupting
@@ -99,6 +130,19 @@ def test_a_signal_ends_a_query_and_leaves_no_file_behind(number: signal.Signals,
     _, error = process.communicate(timeout=60)
     assert (process.returncode, error) == (130, "mburst: interrupted\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_at_the_end_ends_the_wait_for_threads(number: str, tmp_path: Path) -> None:
+    """The verb is done, and its exit code stays."""
+    done = ran(WAITS.replace("NUMBER", number), tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "done\natexit\n", "")
+
+
+def test_a_signal_behind_all_threads_ends_at_once(tmp_path: Path) -> None:
+    """What runs there may hold a lock, and would wait for itself."""
+    done = ran(AT_EXIT, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "begins\n", "")
 
 
 def test_a_closed_terminal_leaves_no_file_behind(tmp_path: Path) -> None:

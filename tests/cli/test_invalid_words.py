@@ -10,7 +10,9 @@ import pytest
 from verb_parsers import parsers
 
 from mburst import files
-from mburst.cli import LOCAL, build_parser
+from mburst.cli import LOCAL, PLACES, WRITTEN, build_parser
+from mburst.cli.compare import choice
+from mburst.cli.inputs import inputs_of
 from mburst.errors import MburstError, UsageError
 from mburst.sql import StoreFolder
 
@@ -20,12 +22,13 @@ OPTIONS = [
     for action in parser._actions
     if verb != "mburst" and action.option_strings and action.nargs != 0
 ]
-PLACES = [
+NAMED = [
     (verb.removeprefix("mburst "), action)
     for verb, parser in parsers().items()
     for action in parser._actions
-    if isinstance(action.metavar, str) and LOCAL.match(action.metavar)
+    if isinstance(action.metavar, str) and PLACES.match(action.metavar)
 ]
+LOCAL_NAMED = [(verb, action) for verb, action in NAMED if LOCAL.match(action.metavar)]
 ADDRESSES = ["s3://bucket/x", "file:///srv/x", "gs:/x", "hdfs://name/x"]
 NUMBERS = [(verb, action) for verb, action in OPTIONS if action.type is int]
 
@@ -52,9 +55,33 @@ def test_a_similar_word_is_suggested(words, near):
     assert refused(*words).endswith(f" (did you mean {near}?)")
 
 
+def test_a_selection_of_a_comparison_has_a_word_of_its_key():
+    assert choice(["direction=in", "host=a"]).direction == "in"
+    with pytest.raises(UsageError, match="invalid direction 'both'"):
+        choice(["direction=both"])
+
+
 @pytest.mark.parametrize("words", [["xyz"], ["bursts", "s", "extra"], ["bursts", "s", "--" + 5000 * "x"]])
 def test_a_word_without_a_similar_one_is_refused_without_a_suggestion(words):
     assert "did you mean" not in refused(*words)
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "arguments"),
+    [
+        ("sql", "--json", "s bursts"),
+        ("fleet ask", "--day=2026-11-20", "r loss"),
+        ("names", "--csv", "s hosts dns"),
+        ("record", "--store=s", "a.pcap b.pcap tcp"),
+        ("live", "--link=10G", "eth0 eth1 udp"),
+        ("import", "--store=s", "probes a.csv"),
+    ],
+)
+def test_options_stand_in_any_place(verb, option, arguments):
+    words = arguments.split()
+    places = [[*words[:place], option, *words[place:]] for place in range(len(words) + 1)]
+    taken = [vars(build_parser(*verb.split()[:1]).parse_args([*verb.split(), *place])) for place in places]
+    assert all(one == taken[0] for one in taken)
 
 
 def up_to(verb, action):
@@ -99,7 +126,7 @@ def test_one_word_ends_the_options():
     assert refused("ship", "--", "store", "--") == "invalid argument '--'"
 
 
-@pytest.mark.parametrize(("verb", "action"), PLACES, ids=lambda value: getattr(value, "dest", value))
+@pytest.mark.parametrize(("verb", "action"), LOCAL_NAMED, ids=lambda value: getattr(value, "dest", value))
 def test_addresses_in_place_of_files_and_folders_are_refused(verb, action):
     """A report to s3://bucket once reported success, and was in a local folder `s3:`."""
     for address in ADDRESSES:
@@ -108,7 +135,7 @@ def test_addresses_in_place_of_files_and_folders_are_refused(verb, action):
 
 @pytest.mark.parametrize(
     ("verb", "action"),
-    [place for place in PLACES if place[1].metavar == "FILE"],
+    [place for place in LOCAL_NAMED if place[1].metavar == "FILE"],
     ids=lambda value: getattr(value, "dest", value),
 )
 def test_a_folder_in_place_of_a_file_is_refused(verb, action):
@@ -116,9 +143,36 @@ def test_a_folder_in_place_of_a_file_is_refused(verb, action):
     assert refused(*up_to(verb, action), "pages/") == "pages/: a folder in place of a file"
 
 
+@pytest.mark.parametrize(("verb", "action"), NAMED, ids=lambda value: getattr(value, "dest", value))
+def test_an_empty_name_is_refused(verb, action):
+    """The current folder was meant by none: `ship STORE ""` shipped into it, `investigate -o ""` wrote no page, `probe
+    -o ""` stored nothing, and `live --tls-cert "" --tls-key ""` served without TLS, all without an error."""
+    assert refused(*up_to(verb, action), "").endswith(": an empty name")
+
+
+@pytest.mark.parametrize("words", ["lo", "-i lo", "-r a.pcap"])
+def test_an_empty_filter_is_no_name(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.pcap").touch()
+    for verb in ["record", *words.split(), "-o", "s", ""], ["record", *words.split(), "", "-o", "s"]:
+        assert inputs_of(build_parser("record").parse_args(verb)) == ([words.split()[-1]], "")
+    with pytest.raises(UsageError, match="an empty name of a file or interface"):
+        inputs_of(build_parser("record").parse_args(["record", "", "-o", "s"]))
+
+
+@pytest.mark.parametrize(
+    ("verb", "action"),
+    [option for option in OPTIONS if WRITTEN.intersection(option[1].option_strings)],
+    ids=lambda value: getattr(value, "dest", value),
+)
+def test_standard_output_is_not_a_file(verb, action):
+    """`export -o -` wrote a file of that name."""
+    assert refused(*up_to(verb, action), "-").endswith(": standard output is not supported")
+
+
 def test_every_verb_that_writes_is_covered():
-    found = {action.metavar for _, action in PLACES}
-    assert {"STORE", "DIR", "FILE", "FOLDER", "NEW", "STORE|CAPTURE"} <= found and len(PLACES) > 50
+    found = {action.metavar for _, action in LOCAL_NAMED}
+    assert {"STORE", "DIR", "FILE", "FOLDER", "NEW", "STORE|CAPTURE"} <= found and len(LOCAL_NAMED) > 50
     elsewhere = [verb for verb, action in OPTIONS if "-o" in action.option_strings and not LOCAL.match(action.metavar)]
     assert elsewhere == ["fleet detect"]
 

@@ -17,6 +17,7 @@ import urllib.parse
 import urllib.request
 
 import pytest
+from bounded import next_line
 from livestore import Server, filled
 from waiting import wait_for
 
@@ -71,7 +72,7 @@ def test_a_store_for_later_recordings_is_created(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout and process.stdout.readline().startswith(f"live view of {tmp_path}/new: http://")
+    assert next_line(process).startswith(f"live view of {tmp_path}/new: http://")
     process.terminate()
     _, error = process.communicate(timeout=60)
     assert process.returncode == 0 and "new: new store: empty until something is recorded into it" in error

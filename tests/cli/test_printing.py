@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ports import free_port
+from waiting import wait_for
 
 from mburst.sql import StoreFolder
 
@@ -92,6 +93,24 @@ def test_a_command_that_runs_until_a_signal_outlives_its_reader(words, ended_by,
         if ended_by:
             process.send_signal(ended_by)
         assert process.wait(60) == code
+
+
+def test_a_full_disk_below_the_output_ends_no_verb_that_repeats_its_work(store, tmp_path):
+    """Such as the compaction that makes room on that disk. The second line of output shows that it went on."""
+    sources = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for number, source in enumerate(sources):
+        source.write_text(f"address,name\n198.51.100.{number},host\n")
+    errors = tmp_path / "errors"
+    with errors.open("w") as error, open("/dev/full", "w") as full:
+        words = ["names", str(store), *map(str, sources), "--every", "1h"]
+        process = subprocess.Popen([*MBURST, *words], stdout=full, stderr=error)
+    try:
+        full_disk = "mburst: standard output: No space left on device\n"
+        wait_for(lambda: errors.read_text() == 2 * full_disk or process.poll() is not None, "both lines")
+        assert process.poll() is None, errors.read_text()
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 def test_a_failure_without_a_reader_of_errors_keeps_its_exit_code():

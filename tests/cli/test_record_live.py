@@ -24,7 +24,7 @@ GRO = 64  # bit of quality
 
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
 def test_until_ctrl_c(lab, sender, store, backend):
-    recording = Recording(lab, store, lab.b, "--backend", backend, "--link", "1G", "--host", "cache").begun(lab)
+    recording = Recording(lab, store, lab.b, "--backend", backend, "--link", "1G", "--host", "cache").begun()
     send(lab, sender, 5000)
     time.sleep(0.5)
     rows = recording.end(signal.SIGINT)
@@ -43,7 +43,7 @@ def test_until_ctrl_c(lab, sender, store, backend):
 def test_for_a_while_with_a_filter_and_the_clock(lab, sender, store):
     recording = Recording(
         lab, store, lab.b, "ether", "proto", "0x88b5", "--duration", "2500ms", "--direction", "in", "--threads", "2"
-    ).begun(lab)
+    ).begun()
     send(lab, sender, 1000)
     [row] = recording.end()
     assert recording.code == 0
@@ -66,10 +66,7 @@ def test_every_backend_and_tcpdumps_file_give_the_same_bins(lab, sender, store, 
     arguments = [lab.b, "--direction", "in", "--bin", "100us", "--sources", "all"]
     by = {name: ["--backend", name] for name in ("afpacket", "libpcap")}
     sources = {"afpacket": by["afpacket"], "threads": ["--threads", "2"], "libpcap": by["libpcap"]}
-    live = {
-        name: Recording(lab, store / name, *arguments, *source).begun(lab, others)
-        for others, (name, source) in enumerate(sources.items(), start=1)
-    }
+    live = {name: Recording(lab, store / name, *arguments, *source).begun() for name, source in sources.items()}
     time.sleep(0.7)
     for size in (60, 500, 1514):
         send(lab, sender, 2000, rate=20_000, size=size)
@@ -100,7 +97,7 @@ def test_merged_frames_have_the_bytes_of_the_wire(lab, store, backend):
     count, wire = 30_000_000, {}
     for state in ("on", "off"):
         lab.offloads(state)
-        recording = Recording(lab, store / state, lab.b, "tcp dst port 5201", "--backend", backend).begun(lab)
+        recording = Recording(lab, store / state, lab.b, "tcp dst port 5201", "--backend", backend).begun()
         segments = livelab.transfer(lab, count)
         time.sleep(0.3)
         [row] = recording.end(signal.SIGINT)
@@ -120,22 +117,21 @@ def test_merged_frames_have_the_bytes_of_the_wire(lab, store, backend):
 def test_an_interface_with_two_names_that_is_renamed(lab, store, sender, backend, name):
     """Rows have the name that was asked for. The rename is reported only once, not for the second name."""
     livelab.sh(f"ip -n {lab.far} link property add dev {lab.b} altname uplink")
-    recording = Recording(lab, store, name, "--backend", backend).begun(lab)
-    time.sleep(1.2)
+    recording = Recording(lab, store, name, "--backend", backend).begun()
+    recording.looks()
     lab.call(lab.far, f"ip link set {lab.b} name renamed")
-    time.sleep(1.5)
+    recording.says(f"{name}: the interface is called renamed now; it is recorded as before")
     send(lab, sender, 100)
-    time.sleep(0.3)
+    recording.looks()
     rows = recording.end(signal.SIGINT)
     assert sum(row["packets"] for row in rows) == 100 and {row["interface"] for row in rows} == {name}
-    said = f"{name}: the interface is called renamed now; it is recorded as before"
-    assert recording.error.count("called") == 1 and said in recording.error
+    assert recording.error.count("called") == 1
 
 
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap", "ebpf"])
 def test_frames_of_a_grown_mtu_are_not_taken_for_merged_frames(lab, store, backend):
-    recording = Recording(lab, store, lab.b, "--backend", backend, "--direction", "in").begun(lab)
-    time.sleep(1.2)
+    recording = Recording(lab, store, lab.b, "--backend", backend, "--direction", "in").begun()
+    recording.looks()
     for namespace, name in ((lab.near, lab.a), (lab.far, lab.b)):
         livelab.sh(f"ip -n {namespace} link set {name} mtu 9000")
     payload = make.udp(bytes(5000 - 14 - 20 - 8), (1, 2))
@@ -143,7 +139,7 @@ def test_frames_of_a_grown_mtu_are_not_taken_for_merged_frames(lab, store, backe
     with livelab.raw_socket(lab, lab.near, lab.a) as out:
         for _ in range(500):
             out.send(frame)
-    time.sleep(1.5)
+    recording.says("the MTU changed")
     [row] = recording.end(signal.SIGINT)
     assert (row["packets"], row["bytes"], row["wire_bytes"]) == (500, 500 * 5000, 500 * 5024)
     assert not row["quality"] & GRO and not row["offloads"]
@@ -153,7 +149,7 @@ def test_frames_of_a_grown_mtu_are_not_taken_for_merged_frames(lab, store, backe
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
 def test_merged_frames_beyond_a_grown_mtu_are_detected(lab, store, backend):
     lab.offloads("on")
-    recording = Recording(lab, store, lab.b, "tcp dst port 5201", "--backend", backend).begun(lab)
+    recording = Recording(lab, store, lab.b, "tcp dst port 5201", "--backend", backend).begun()
     for namespace, name in ((lab.near, lab.a), (lab.far, lab.b)):
         livelab.sh(f"ip -n {namespace} link set {name} mtu 9000")
     count = 30_000_000
@@ -166,20 +162,14 @@ def test_merged_frames_beyond_a_grown_mtu_are_detected(lab, store, backend):
 
 def test_rows_can_be_read_while_recording(lab, sender, store):
     """In silence, too: bins close as time passes."""
-    recording = Recording(lab, store, lab.b, "--direction", "in").begun(lab)
+    recording = Recording(lab, store, lab.b, "--direction", "in").begun()
     send(lab, sender, 300)
-    seen = 0
-    for _ in range(200):
-        [(seen,)] = recording.query("SELECT coalesce(sum(packets), 0) FROM bins")
-        if seen == 300:
-            break
-        time.sleep(0.05)
+    recording.stored(300)
     recording.end(signal.SIGTERM)
-    assert seen == 300
 
 
 def test_the_interface_vanishes(lab, sender, store):
-    recording = Recording(lab, store, lab.b, "--direction", "in").begun(lab)
+    recording = Recording(lab, store, lab.b, "--direction", "in").begun()
     send(lab, sender, 700)
     livelab.sh(f"ip -n {lab.far} link del {lab.b}")
     recording.end()
@@ -205,7 +195,7 @@ def test_the_kernel_runs_out_of_buffers(lab, sender, store, tmp_path, threads):
         "--threads",
         threads,
         environment={"LD_PRELOAD": str(no_buffers), "NO_BUFFERS": str(flag)},
-    ).begun(lab)
+    ).begun()
     send(lab, sender, 700)
     flag.touch()
     recording.end()
@@ -219,18 +209,25 @@ def test_the_kernel_runs_out_of_buffers(lab, sender, store, tmp_path, threads):
 
 def test_losses_are_flagged_in_the_bins_of_their_time(lab, sender, store):
     """The recorder is stopped and its ring is too small: bins are flagged from then on."""
-    recording = Recording(lab, store, lab.b, "--direction", "in", "--ring", "256KiB", "--bin", "1ms").begun(lab)
+    recording = Recording(lab, store, lab.b, "--direction", "in", "--ring", "256KiB", "--bin", "1ms").begun()
     send(lab, sender, 50)
-    time.sleep(0.5)
+    recording.stored(50)
     recording.process.send_signal(signal.SIGSTOP)
     send(lab, sender, 20_000)
     recording.process.send_signal(signal.SIGCONT)
-    time.sleep(0.3)
-    send(lab, sender, 50)
-    time.sleep(0.5)
+    sent = 20_050
+
+    def is_over() -> bool:
+        nonlocal sent
+        send(lab, sender, 50)
+        sent += 50
+        losing = [losing for (losing,) in recording.query("SELECT quality & 32 > 0 FROM bins ORDER BY ts_ns")]
+        return any(losing) and not losing[-1]
+
+    wait_for(is_over, "bins without losses after those with losses")
     [row] = recording.end(signal.SIGINT)
     assert row["dropped"] > 0
-    assert row["packets"] + row["dropped"] == 20_100
+    assert row["packets"] + row["dropped"] == sent
     assert row["quality"] & 32
     bins = recording.query("SELECT ts_ns, packets, quality & 32 > 0 FROM bins ORDER BY ts_ns")
     losing = [losing for _, _, losing in bins]
@@ -253,11 +250,11 @@ def test_bins_finer_than_the_stamps_are_refused_unless_forced(lab, store):
                 incoming.recv(1000)
 
     coarse = [lab.b, "--backend", "afpacket", "--direction", "in", "--bin", "10us"]
-    refused = Recording(lab, store, *coarse).begun(lab)
+    refused = Recording(lab, store, *coarse).begun()
     talk()
     refused.end()
     assert refused.code == 1 and "too coarsely for bins of 10 µs" in refused.error and "--force" in refused.error
-    forced = Recording(lab, store, *coarse, "--force").begun(lab)
+    forced = Recording(lab, store, *coarse, "--force").begun()
     talk()
     time.sleep(0.3)
     [row] = forced.end(signal.SIGINT)
@@ -315,19 +312,17 @@ WHEN = {
 def test_the_rows_noted_at_the_start_equal_those_at_the_end(lab, store, backend):
     """A recorder that dies before the first packet is found by the noted rows. Counters that a backend lacks are NULL
     in both."""
-    recording = Recording(lab, store, lab.b, "--backend", backend, "--link", "1G", "--duration", "500ms")
-    wait_for(lambda: recording.process.poll() is not None or locks.names(store), "the lock of the recorder")
+    recording = Recording(lab, store, lab.b, "--backend", backend, "--link", "1G").begun()
     [name] = locks.names(store)
-    wait_for(lambda: (store / "locks" / name).read_text().count("\n") == 2, "what is noted in it")
     noted = json.loads((store / "locks" / name).read_text().splitlines()[1])["rows"]
-    rows = recording.end()
+    rows = recording.end(signal.SIGTERM)
     assert recording.code == 0, recording.error
     left, ended = ([{key: row[key] for key in row if key not in WHEN} for row in of] for of in (noted, rows))
     assert left == ended and {row["unparsed"] for row in rows} == {None if backend == "ebpf" else 0}
 
 
 def test_ctrl_c_before_the_first_packet(lab, store):
-    recording = Recording(lab, store, lab.b).begun(lab)
+    recording = Recording(lab, store, lab.b).begun()
     rows = recording.end(signal.SIGINT)
     assert (recording.code, recording.error) == (130, "")
     assert {(row["direction"], row["packets"], row["complete"]) for row in rows} == {("in", 0, True), ("out", 0, True)}
@@ -341,7 +336,7 @@ def test_ctrl_c_before_the_first_packet(lab, store):
 )
 def test_packets_in_the_ring_at_ctrl_c_are_recorded(lab, sender, store, arguments):
     """The recorder is stopped while frames arrive, and is signalled to end before it can read them."""
-    recording = Recording(lab, store, lab.b, "--direction", "in", *arguments).begun(lab)
+    recording = Recording(lab, store, lab.b, "--direction", "in", *arguments).begun()
     recording.process.send_signal(signal.SIGSTOP)
     send(lab, sender, 20_000)
     recording.process.send_signal(signal.SIGINT)
@@ -358,7 +353,7 @@ def test_packets_in_the_ring_at_ctrl_c_are_recorded(lab, sender, store, argument
     ids=["afpacket", "fanout", "libpcap"],
 )
 def test_a_recording_ends_while_frames_keep_arriving(lab, sender, store, arguments):
-    recording = Recording(lab, store, lab.b, "--direction", "in", *arguments).begun(lab)
+    recording = Recording(lab, store, lab.b, "--direction", "in", *arguments).begun()
     sending = subprocess.Popen(
         ["ip", "netns", "exec", lab.near, str(sender), lab.a, "4000000", "100000", "60"], stdout=subprocess.DEVNULL
     )

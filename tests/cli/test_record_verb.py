@@ -83,9 +83,80 @@ def test_a_step_of_the_clock_is_reported_once_for_both_directions(tmp_path, caps
     assert "note: 1 step of the clock: a new clock epoch begins at each\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("local", "packets", "doubt"),
+    [
+        ([], ["in", "out"], ""),
+        (["192.0.2.1"], ["in", "out"], ""),
+        (["02:00:00:00:ff:ff"], ["in", "out"], ""),
+        (["192.0.2.77"], ["in"], "100 %"),
+        (["02:00:00:00:ff:77"], ["in"], "100 %"),
+    ],
+)
+def test_frames_that_do_not_concern_this_host_are_reported(tmp_path, capsys, local, packets, doubt):
+    frames = [Frame(START_NS + at * 10_000, at % 7, 1000, outgoing=at % 2 == 0) for at in range(200)]
+    given = [word for address in local for word in ("--local", address)]
+    store = str(tmp_path / "s")
+    assert main(["record", str(write_pcap(tmp_path / "eth0.pcap", frames)), "-o", store, *given]) == 0
+    printed = capsys.readouterr().out
+    assert [side for side in ("in", "out") if f"eth0 {side}: " in printed] == packets
+    text = (
+        f"{doubt} of the frames are neither from nor to an address given by --local, and count as incoming: "
+        "give all addresses of this host"
+    )
+    assert (text in printed) == bool(doubt)
+
+
+FOREIGN = "of the frames are neither from nor to the address assumed to be this host: override with --local"
+
+
+@pytest.mark.parametrize(
+    ("lanes", "excluded", "ethernet", "doubts"),
+    [
+        ([("eth0", 500, 0), ("eth0", 500, 1), ("eth1", 40, 39)], 0, 1040, ["eth1: 97.5 %"]),
+        ([("eth0", 500, 0), ("eth0", 500, 1), ("eth1", 60, 60)], 0, 1060, ["eth1: 100 %"]),  # 5.75 % of all
+        ([("eth0", 1000, 0), ("eth1", 1, 1)], 0, 1001, []),
+        ([("eth0", 10, 0), ("eth1", 1, 1)], 0, 11, ["9.09 %"]),
+        ([("eth0", 500, 50), ("eth1", 500, 150)], 0, 1000, ["20 %"]),
+        ([("eth0", 1000, 80)], 1000, 2000, []),  # --direction in: 4 % of all
+        ([("eth0", 1000, 0), ("eth1", 1000, 80)], 2000, 4000, []),
+        ([("eth0", 1000, 0), ("eth1", 1000, 1000)], 2000, 4000, ["25 %"]),
+        ([("eth0", 1000, 80)], 0, 1000, ["8 %"]),
+        ([], 0, 0, []),
+    ],
+)
+def test_interfaces_that_another_address_belongs_to_are_reported(lanes, excluded, ethernet, doubts):
+    """The inferred address is that of the interface with nearly all frames; at the other, all seem to arrive."""
+    recording: Any = SimpleNamespace(sources_above_ppb=0, local=[], interface=None, targets=["two.pcapng"])
+    foreign = sum(lane[2] for lane in lanes)
+    facts = {"foreign_packets": foreign, "ethernet_packets": ethernet, "excluded_packets": excluded}
+    capture: Any = SimpleNamespace(facts=defaultdict(int, facts))
+    sides: list[Any] = [
+        defaultdict(int, interface=name, packets=packets, foreign_packets=foreign) for name, packets, foreign in lanes
+    ]
+    notes = [note for note in describe(recording, capture, sides) if "left out" not in note]
+    assert notes == [f"{doubt} {FOREIGN}" for doubt in doubts]
+
+
+def test_notes_on_one_of_several_interfaces_name_it():
+    recording: Any = SimpleNamespace(sources_above_ppb=0, local=[], interface=None, targets=["two.pcapng"])
+    capture: Any = SimpleNamespace(facts=defaultdict(int))
+    lanes: list[Any] = [
+        defaultdict(int, interface=f"eth{at}", index=at, direction="in", pause_frames=at + 1, cnp_packets=at)
+        for at in (0, 1)
+    ]
+    stop = "to stop the other end of the link"
+    assert describe(recording, capture, lanes) == [
+        f"eth0 in: 1 pause frame {stop}",
+        f"eth1 in: 2 pause frames {stop}",
+        "eth1 in: 1 congestion notification of RoCEv2",
+    ]
+    assert describe(recording, capture, lanes[:1]) == [f"in: 1 pause frame {stop}"]
+
+
 def test_steps_of_the_clocks_of_several_interfaces_add_up():
     """That of the first stepped once, as seen by both directions; that of the second twice."""
-    recording: Any = SimpleNamespace(sources_above_ppb=0)
+    recording: Any = SimpleNamespace(sources_above_ppb=0, local=[], interface="eth0")
     capture: Any = SimpleNamespace(facts=defaultdict(int))
     lanes: list[Any] = [
         defaultdict(int, index=index, direction=direction, clock_epochs=epochs)

@@ -7,6 +7,7 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -16,7 +17,9 @@ import pytest
 from storelib import write
 
 from mburst import shortage
+from mburst.__main__ import _refusal
 from mburst.errors import MORE_FILES, MORE_MEMORY, MburstError
+from mburst.fleet.detect import _folder
 from mburst.sql import StoreFolder, segments, verified
 from mburst.sql.format import batches
 
@@ -173,3 +176,16 @@ def test_lack_of_memory_does_not_report_a_file_as_damaged(segment, monkeypatch, 
     monkeypatch.setattr(where, short)
     with pytest.raises(MburstError, match=r"cannot read.*: not enough memory"):
         read(segment)
+
+
+def test_a_machine_without_a_folder_for_temporary_files(tmp_path, monkeypatch):
+    """The error names no file: it was "system: No usable …" without a remedy, and "None: …" of a fleet."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "none")])
+    with pytest.raises(FileNotFoundError) as caught:
+        tempfile.gettempdir()
+    refusal = _refusal(caught.value)
+    assert refusal is not None and "TMPDIR" in refusal.hint
+    assert str(refusal).startswith("temporary files: No usable temporary directory found in ")
+    with pytest.raises(MburstError, match=r"^temporary files: No usable"), _folder(None):
+        pass

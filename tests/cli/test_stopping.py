@@ -128,3 +128,64 @@ def test_other_failures_are_no_interruption():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "mburst: no such thing\n")
+
+
+LATE = """
+import signal, sys, time
+from mburst import interrupting, stopping
+from mburst.sql import in_memory
+interrupting.own_process()
+connection = in_memory()
+with stopping.stopping(lambda: None):
+    signal.raise_signal(signal.SIGTERM)
+signal.raise_signal(signal.SIGTERM)
+signal.raise_signal(signal.SIGHUP)
+time.sleep(0.2)
+[(number,)] = connection.execute("SELECT sum(a.range) FROM range(10_000) a, range(10_000) b").fetchall()
+print("prints what it did:", number)
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_second_sigterm_does_not_interrupt_what_follows_the_first():
+    """Others than Ctrl-C are often sent twice, to a process and to its group. The second one may come late."""
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "prints what it did: 499950000000\ninterrupted\n"), done.stderr
+
+
+WHILE_LOADING = """
+import os, signal, sys
+from importlib.machinery import ExtensionFileLoader
+from mburst import __main__, cli
+LOADS = {ExtensionFileLoader.create_module.__code__, ExtensionFileLoader.exec_module.__code__}
+calls = 0
+
+def interrupt(frame, event, _):
+    global calls
+    while frame and frame.f_code not in LOADS:
+        frame = frame.f_back
+    calls += bool(frame) and event == "call"
+    if calls == 100:
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.NUMBER)
+
+def load(_):
+    sys.setprofile(interrupt)
+    import duckdb
+    signal.sigtimedwait([], 30)
+
+cli.carry_out = load
+sys.argv = ["mburst", "check", "store"]
+__main__.entry()
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_a_signal_while_the_database_is_loaded_does_not_abort(number):
+    """DuckDB calls Python while it is loaded, and an exception there ends the process with a core dump."""
+    program = WHILE_LOADING.replace("NUMBER", number)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "mburst: interrupted\n")

@@ -205,6 +205,14 @@ def test_the_output_of_the_investigation(
         assert matches(printed, output), f"{command} prints:\n{printed}"
 
 
+def test_the_page_on_backends_has_every_function() -> None:
+    text = (ROOT / "capture" / "backend" / "backend.h").read_text("utf-8")
+    contract = text.split("struct mb_backend_ops {")[1].split("\n};")[0]
+    functions = set(re.findall(r"\(\*(\w+)\)\(", contract))
+    page = (ROOT / "docs" / "add-a-backend.md").read_text("utf-8")
+    assert "open" in functions and functions - set(re.findall(r"`(\w+)`", page)) == set()
+
+
 def test_modules_that_pages_name_exist() -> None:
     """A module is named by its path from the root or by the end of that path; a page of the documentation may leave the
     room out."""

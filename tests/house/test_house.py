@@ -269,6 +269,7 @@ ONE_OF = {
             "mburst/stopping.py",
             "mburst/interrupting.py",  # Ctrl-C within a query of the database, and signals as such
             "mburst/lab/rack/janitor.py",  # ignores them
+            "dashboards/top/terminal.py",  # those of job control: stop and continue
         },
     ),
     "a table printer": (r"\.ljust\(width|\.rjust\(width", {"mburst/columns.py"}),

@@ -19,9 +19,11 @@ from typing import Any
 import pytest
 from calm import Attempts, beside_slow_disk
 from places import ROOT
+from storelib import write as fill
 
 from mburst.__main__ import main
-from mburst.capture import sources
+from mburst.capture import backends
+from mburst.cli.demo import DEFINITION, find
 from mburst.errors import MburstError
 from mburst.lab.demo.cases import DemoCase
 from mburst.lab.demo.folder import MANIFEST, own
@@ -171,6 +173,30 @@ def test_a_failing_verb_stops_the_demo_with_its_exit_code(tmp_path: Path, monkey
     assert ran == ["record", "import"]
 
 
+@pytest.mark.parametrize(("bin_ns", "is_fit"), [(MS, True), (500_000, True), (950_000, False), (2 * MS, False)])
+def test_a_switch_that_sampled_too_unevenly_does_not_stop_the_demo(
+    bin_ns: int, is_fit: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If no bin of the demo is a multiple of those of the switch's port, the host alone is detected, also by the
+    commands that the demo names, and a line says so."""
+    ran: list[list[str]] = []
+
+    def answering(words: list[str]) -> int:
+        ran.append(words)
+        print("[]" if words[0] == "bursts" else "answer")
+        return 0
+
+    store = StoreFolder.create(tmp_path / "store")
+    fill(store, "recordings", {"recording_id": "a", "host": "tor", "backend": "otlp", "bin_ns": bin_ns})
+    monkeypatch.setattr("mburst.__main__.main", answering)
+    definition = find(DemoCase(40, ((0, MS),), switch="tor"), tmp_path)
+    assert definition == [*DEFINITION, *([] if is_fit else ["--host", "cache"])]
+    assert all(words[words.index("--bin") :][: len(definition)] == definition for words in ran if "--bin" in words)
+    printed = capsys.readouterr().out
+    assert ("bursts are detected without it" in printed) is not is_fit
+    assert ("Detected in the switch's own samples" in printed) is is_fit
+
+
 def check_what_it_leaves(printed: str, folder: Path) -> None:
     """Asserts that every command that the demo names works, and that its last line names the only page."""
     [page] = folder.rglob("*.html")
@@ -264,7 +290,7 @@ def test_real_packets(can_build: None, tmp_path: Path) -> None:
     kept = con.execute(
         "SELECT direction, backend, complete, dropped FROM recordings WHERE host = 'cache' ORDER BY direction"
     )
-    backend = "ebpf" if not any(state["reason"] for state in sources(None) if state["name"] == "ebpf") else "afpacket"
+    backend = "ebpf" if not any(state["reason"] for state in backends(None) if state["name"] == "ebpf") else "afpacket"
     assert kept.fetchall() == [("in", backend, True, 0), ("out", backend, True, 0)]
     [(answered,)] = con.execute("SELECT sum(bytes) FROM sources WHERE source LIKE '198.18.1.%'").fetchall()
     # and headers of Ethernet, IP and UDP

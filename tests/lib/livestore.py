@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 import reportlib
+from bounded import next_line
 from reportlib import BIN, FULL
 from storelib import rows
 
@@ -149,10 +150,7 @@ class Server:
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert self.process.stdout
-        line = self.process.stdout.readline().strip()
-        assert line, self.process.communicate()
-        self.url = line.rsplit(": ", 1)[1]
+        self.url = next_line(self.process).strip().rsplit(": ", 1)[1]
         self.port = int(self.url.split("?")[0].strip("/").rsplit(":", 1)[1])
 
     def stop(self) -> int:

@@ -16,7 +16,9 @@ from contextlib import contextmanager
 
 import livelab
 import pytest
+from bounded import next_line
 from kernel_bins import TCX_INGRESS, why_not
+from liverecording import clock_logs
 from privilegelib import for_all
 from waiting import wait_for
 
@@ -33,7 +35,7 @@ class PinHost:
         script = "mount -t bpf -o mode=0700 bpf /sys/fs/bpf && echo ready && exec sleep infinity"
         command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
         self.holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.holder.stdout and self.holder.stdout.readline() == "ready\n"
+        assert next_line(self.holder) == "ready\n"
 
     def command(self, *words: str) -> list[str]:
         """Returns the command that runs WORDS on it, where the interface is."""
@@ -90,10 +92,10 @@ class PinHost:
         )
 
     def record(self, store, *options: str, **more):
-        """Starts a recorder and waits until it has begun: the first read has stored a reading of clocks."""
-        before = set(store.rglob("clock/**/*.log"))
+        """Starts a recorder and waits until it has begun."""
+        before = clock_logs(store)
         process = self.begin(store, "--pin", *options, **more)
-        wait_for(lambda: process.poll() is not None or set(store.rglob("clock/**/*.log")) - before)
+        wait_for(lambda: process.poll() is not None or clock_logs(store) - before)
         assert process.poll() is None, process.communicate()
         return process
 

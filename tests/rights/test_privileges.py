@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,11 +14,16 @@ from pathlib import Path
 
 import pytest
 from frames import START_NS, Frame, pcap
+from places import ROOT
 from privilegelib import STRANGER, for_all, for_root_alone, needs_root, run_python, status, threads
+from storelib import rows, sealed_files, write
 from waiting import wait_for
 
 from mburst import landlock, privileges
 from mburst.errors import UsageError
+from mburst.sql import StoreFolder, verified
+from mburst.sql.format import filenames
+from mburst.sql.format.hotlog import HotLog
 
 MBURST = [sys.executable, "-P", "-m", "mburst"]
 PAIR = (
@@ -129,6 +135,78 @@ def test_probes_are_sent_and_stored_as_the_owner_of_the_store(strangers):
         done = subprocess.run(for_all([*MBURST, *words]), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0 and "20 probes" in done.stdout, done.stderr
     assert {path.stat().st_uid for path in store.rglob("*")} == {STRANGER}
+
+
+@pytest.fixture
+def damaged(strangers: Path) -> Path:
+    """A store of another user with a damaged log, a damaged sealed file and a sound one; returns the last."""
+    store = StoreFolder.create(strangers / "store")
+    write(store, "bins", {"ts_ns": START_NS}, {"host": "cache-2", "ts_ns": START_NS})
+    first, sound = sealed_files(store, "bins")
+    log = HotLog(store.path, "bins", filenames.new_segment("cache-3", filenames.new_writer(), 0), "r1")
+    log.append(rows("bins", {"host": "cache-3", "ts_ns": START_NS}))
+    log.append(rows("bins", {"host": "cache-3", "ts_ns": START_NS + 10**6}))
+    end = log.path.read_bytes().rstrip(b"\0")
+    log.leave()
+    for path, at in ((first, 30), (log.path, len(end) - 40)):
+        with path.open("r+b") as file:
+            file.seek(at)
+            byte = file.read(1)[0]
+            file.seek(at)
+            file.write(bytes([byte ^ 1]))
+    for path in (store.path, *store.path.rglob("*")):
+        os.chown(path, STRANGER, STRANGER)
+    return sound
+
+
+def as_root(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = for_all([*MBURST, *map(str, words)])
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@needs_root
+def test_a_repair_works_as_the_owner_of_the_store(damaged: Path, strangers: Path) -> None:
+    """The folder `damaged` was root's, and `mburst compact`, which works as the owner, could not read it."""
+    done = as_root("repair", strangers / "store")
+    assert (done.returncode, done.stderr) == (0, "") and "2 files set aside" in done.stdout
+    assert (strangers / "store" / "damaged").is_dir() and damaged.exists()
+    assert {path.stat().st_uid for path in strangers.rglob("*")} == {STRANGER}
+    done = as_root("compact", strangers / "store")
+    assert "cannot" not in done.stdout + done.stderr and "denied" not in done.stdout + done.stderr
+
+
+@needs_root
+def test_a_question_of_root_leaves_the_ledgers_of_verified_files_to_the_owner_of_the_store(strangers: Path) -> None:
+    store = StoreFolder.create(strangers / "store")
+    write(store, "bins", {"ts_ns": START_NS})
+    [file] = sealed_files(store, "bins")
+    (file.parent.parent / verified.LEDGER).unlink()
+    for path in (store.path, *store.path.rglob("*")):
+        os.chown(path, STRANGER, STRANGER)
+    assert as_root("sql", store.path, "FROM bins").returncode == 0
+    assert not (file.parent.parent / verified.LEDGER).exists()
+    verified.remember(file)
+    assert {path.stat().st_uid for path in strangers.rglob("*")} == {STRANGER}
+
+
+@needs_root
+def test_a_repair_leaves_a_file_alone_that_its_user_may_not_read(damaged: Path, strangers: Path) -> None:
+    """Whether it is damaged is not known; it was set aside."""
+    os.chown(damaged, 0, 0)
+    damaged.chmod(0o600)
+    done = as_root("repair", strangers / "store")
+    assert done.returncode == 1 and f"{damaged}: left alone: this user may not read it" in done.stdout
+    assert "2 files set aside, 1 left alone" in done.stdout and damaged.exists()
+
+
+@needs_root
+def test_a_migrated_store_belongs_to_the_owner_of_its_folder(strangers: Path) -> None:
+    shutil.copytree(ROOT / "tests" / "data" / "stores" / "format-1" / "store", strangers / "old")
+    for path in (strangers / "old", *(strangers / "old").rglob("*")):
+        os.chown(path, STRANGER, STRANGER)
+    done = as_root("migrate", strangers / "old", strangers / "new")
+    assert done.returncode == 0, done.stderr
+    assert {path.stat().st_uid for path in strangers.rglob("*")} == {STRANGER}
 
 
 def test_unknown_users_are_one_line(tmp_path):

@@ -21,6 +21,7 @@ from killing import Killer, memory_folder, serving
 from mounts import tmpfs
 from outcomes import outcome
 from places import ROOT
+from waiting import LIMIT_S
 
 from mburst.__main__ import main
 from mburst.services.record.recording import RecordSettings, fingerprint
@@ -169,9 +170,11 @@ def test_captures_that_differ_in_one_byte_are_two_recordings(tmp_path: Path) -> 
 
 
 def wait_for_bins(store: Path, process: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + LIMIT_S
     while process.poll() is None:
         if (store / "mburst.json").exists() and not StoreFolder.open(store).is_empty("bins"):
             return
+        assert time.monotonic() < until
         time.sleep(0.01)
     raise AssertionError(f"it ended: {process.communicate()}")
 

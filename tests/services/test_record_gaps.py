@@ -41,9 +41,12 @@ class Recorder:
 
     def begun(self) -> Recorder:
         """Waits until the recorder captures and has noted that in its lock."""
-        while self.process.pid not in [locks.holder(self.store, name) for name in locks.names(self.store)]:
+
+        def has_noted_it() -> bool:
             assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.02)
+            return self.process.pid in [locks.holder(self.store, name) for name in locks.names(self.store)]
+
+        wait_for(has_noted_it, "its start")
         return self
 
     def stored(self, packets: int = 1) -> Recorder:

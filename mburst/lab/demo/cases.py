@@ -117,6 +117,17 @@ def unsampled(store: Path, switch: str) -> list[tuple[int, int]]:
         ).fetchall()
 
 
+def unfit_width(store: Path, switch: str, bin_ns: int) -> int | None:
+    """Returns the width of the bins of SWITCH of which BIN_NS is not a multiple, ns; None if it is of all."""
+    from ...sql import StoreFolder
+
+    with StoreFolder.open(store).connect() as con:
+        [(width_ns,)] = con.execute(
+            "SELECT max(bin_ns) FROM recordings WHERE host = $1 AND $2 % bin_ns <> 0", [switch, bin_ns]
+        ).fetchall()
+    return None if width_ns is None else int(width_ns)
+
+
 def _met(store: Path, to: str, since_ns: int, until_ns: int | None = None) -> str:
     """Returns the latency of the probes to an interface that were sent in a time."""
     from ...analysis.answers.paths import LEVELS, ProbeSelection, read_met

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from ...machine import was_restarted
 from ...quality import Quality
 from ...units import NS_PER_S, format_duration
+from .backends import SEE_ALL
 from .recording import Row
 
 if TYPE_CHECKING:
     from ...sql import StoreFolder
 
-COMPARABLE = ("afpacket", "libpcap")  # backends that see every packet that the interface counts
 LOST = ("dropped", "reader too slow")  # reasons of gaps whose packets the recording counts as dropped
 _JOIN_NS = NS_PER_S  # losses closer together than this are one gap
 _LONGEST_NS = 10 * NS_PER_S  # longest row of a continuing gap; then another row begins
@@ -145,7 +145,7 @@ def _incomparable(before: Row, after: Row | None, directions: int) -> str:
         (after and before["boot_id"] != after["boot_id"], "the host was restarted, and its counters with it"),
         (after and before["interface_id"] != after["interface_id"], "the interface was recreated, and its counters"),
         (None in (before["begun_packets"], after and after["begun_packets"]), "no interface counter of this direction"),
-        (before["backend"] not in COMPARABLE, f"{before['backend']} may not see what the interface counts"),
+        (before["backend"] not in SEE_ALL, f"{before['backend']} may not see what the interface counts"),
         (before["filter"], "the filter left packets out"),
         (before["quality"] & Quality.GRO, "merged frames (GRO, TSO) are not what the interface counts"),
         (before["dropped"] and directions > 1, "packets of both directions were dropped, not known how many of each"),

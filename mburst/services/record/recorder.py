@@ -17,8 +17,9 @@ from ...stopping import stopping
 from ...units import format_bytes, format_count
 from . import gaps, interface_counters, pins, recovery
 from .keeping import PacketKeeper
+from .opening import open_capture
 from .reading import AheadReader, Reader, Turn
-from .recording import Notes, RecordProgress, RecordSettings, Row, fingerprint, is_live, is_repeatable, own_addresses
+from .recording import Notes, RecordProgress, RecordSettings, Row, fingerprint, is_live, is_repeatable
 from .reserve import DiskReserve
 from .rows import Attempt, RecordState, describe, silent_lanes
 from .tally import BinTally
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ...capture import Capture, Facts, Lane, Rows
+    from ...capture import Facts, Lane, Rows
     from ...sql import StoreFolder
     from ...sql.locks import Lock
     from ...sql.repair.recovery import Totals
@@ -79,7 +80,7 @@ def _begun(recording: RecordSettings) -> Iterator[Reader | None]:
     if is_interface:
         yield None
         return
-    with closing((AheadReader if recording.threads > 1 else Reader)(_open(recording, {}))) as reader:
+    with closing((AheadReader if recording.threads > 1 else Reader)(open_capture(recording, {}))) as reader:
         yield reader
 
 
@@ -98,13 +99,14 @@ def _record(
             recovery.remove_replaced(store, earlier, kept)
             recovery.tidy(store, print_trouble)
             return RecordResult(earlier[kept], False, "already recorded: nothing added")
-        recorder = Recorder(store, recording, capture_id, lock, reader)
-        privileges.drop(keep=recorder.rights)
-        with (
-            store.place.watched(lambda: recorder.stop(recorder.ended_by)),
-            recovery.Housekeeping(store, recorder.trouble) as housekeeping,
-        ):
-            rows = recorder.run(progress, housekeeping, until)
+        with Recorder(store, recording, capture_id, lock, reader) as recorder:
+            recorder.attach()
+            privileges.drop(keep=recorder.rights)
+            with (
+                store.place.watched(lambda: recorder.stop(recorder.ended_by)),
+                recovery.Housekeeping(store, recorder.trouble) as housekeeping,
+            ):
+                rows = recorder.run(progress, housekeeping, until)
         return RecordResult(rows, True, _replace(store, earlier, recorder.attempt.writer_id) if earlier else "")
 
 
@@ -147,9 +149,9 @@ def _lock(store: StoreFolder, capture_id: str, recording: RecordSettings) -> Loc
 
 
 class Recorder:
-    """One recording: the engine, the store's writers, and the lanes seen so far. Counting begins when the object is
-    created. `rights` are the capabilities that it needs until it has ended. SAY is called with errors
-    of storing that the recorder survives."""
+    """One recording: the engine, the store's writers, and the lanes seen so far. As a context, it releases all that
+    `attach` took if an exception ends the context before `run` has begun. `rights` are the capabilities that it needs
+    until it has ended. SAY is called with errors of storing that the recorder survives."""
 
     def __init__(
         self,
@@ -165,48 +167,67 @@ class Recorder:
         self.store = store
         self.recording = recording
         self.lock = lock
+        self._capture_id = capture_id
         self._say = say
         self.troubles = Notes("more troubles are on standard error alone")
-        self.gave_up = False
-        writer_id = new_writer()
-        names = (recording.host, recording.rack, writer_id, self.trouble)
+        self.gave_up = self._has_begun = False
+        self._writer_id = new_writer()
+        names = (recording.host, recording.rack, self._writer_id, self.trouble)
         self.runs = store.writer("recordings", *names)
         self.bins = store.writer("bins", *names)
         self.sources = store.writer("sources", *names)
         self.reserve = DiskReserve(store.path, recording.live.reserve_bytes, self.trouble)
+        self.keeper = PacketKeeper(store.path, recording, self.trouble)
+        self.reader = reader
+        self.monitor: InterfaceMonitor | None = None
+        self.lanes: list[Lane] = []  # belong to the newest rows, too
+        self.rows: list[Row] = []  # the newest row of each lane
+        self.tally = BinTally()
+        self.held: dict[str, Totals] = {}  # totals of the first `counted` segments of bins
+        self.counted = 0
+        self.ended_by: list[signal.Signals] = []
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error:
+            self.let_go(error)
+
+    def let_go(self, error: BaseException) -> None:
+        """Release all because of ERROR, such as KeyboardInterrupt, unless `run` has begun, which does so itself. A
+        filter or a setting of the interface outlives the process, and a lock with a note is a killed recording."""
+        if not self._has_begun:
+            self.give_up(error)
+            self.close()
+
+    def attach(self) -> None:
+        """Begin to count, and prepare the rows. Raises MburstError and ValueError."""
+        recording = self.recording
         with privileges.raised():
             self.repeatable, live = is_repeatable(recording), is_live(recording)
         before = interface_counters.read(recording.targets[0]) if live else interface_counters.InterfaceCounters()
-        self.keeper = PacketKeeper(store.path, recording, self.trouble)
         with privileges.raised():
             self.pinned = pins.describe_unread(recording) if live else []
-        self.reader = reader or Reader(_open(recording, self.keeper.options()))
+        self.reader = self.reader or Reader(open_capture(recording, self.keeper.options()))
         self.capture = self.reader.capture
         self.facts: Facts = self.reader.begun  # belong to the newest rows
         live, begun, since_ns = self.facts["live"], self.facts["begun"], self.facts["since_ns"]
         self.attempt = Attempt(
             recording,
-            capture_id,
-            writer_id,
+            self._capture_id,
+            self._writer_id,
             since_ns or time.time_ns(),
             live,
             interface_counters.of_then(before)
             if since_ns
             else interface_counters.read(recording.targets[0], begun)
             if begun
-            else before
-            if live
-            else interface_counters.InterfaceCounters(),
+            else before,
         )
-        lock.begin({"rows": self._silent_rows() if live else []})
-        self.monitor = InterfaceMonitor(store, recording, writer_id, self.trouble) if live else None
-        self.lanes: list[Lane] = []  # belong to the newest rows, too
-        self.rows: list[Row] = []  # the newest row of each lane
-        self.tally = BinTally()
-        self.held: dict[str, Totals] = {}  # totals of the first `counted` segments of bins
-        self.counted = 0
+        self.lock.begin({"rows": self._silent_rows() if live else []})
+        self.monitor = InterfaceMonitor(self.store, recording, self._writer_id, self.trouble) if live else None
         self.row_due = time.monotonic() + ROWS_EVERY_S
-        self.ended_by: list[signal.Signals] = []
         self.rights = [privileges.NET_ADMIN] if self.facts["restores"] else []
 
     def trouble(self, error: MburstError) -> None:
@@ -225,6 +246,7 @@ class Recorder:
         """Record until the end of the input, or until UNTIL ends the recording, and return the last rows. BEAT is
         called in every turn."""
         with until(self._stop) as self.ended_by:
+            self._has_begun = True
             try:
                 failure = self._read_all(progress, housekeeping, beat)
                 rows = self._finish(failure)
@@ -254,13 +276,15 @@ class Recorder:
 
     def close(self) -> None:
         """Stop counting, except for pinned objects that shall continue, and release the ring of packets."""
-        self.reader.close()
+        if self.reader:
+            self.reader.close()
         self.keeper.close()
 
     def _read_all(
         self, progress: Callable[[RecordProgress], None] | None, housekeeping: Housekeeping, beat: Callable[[], None]
     ) -> MburstError | None:
         """Record to the end of the input, and return the error that ended it early, if any."""
+        assert self.reader is not None
         while True:
             beat()
             try:
@@ -453,41 +477,3 @@ class Recorder:
             if self.rows:
                 self._end("failed", [f"the recording ended early: {error}"], reason)
             self.lock.is_begun = False
-
-
-def _open(recording: RecordSettings, keeping: dict[str, Any]) -> Capture:
-    """Open the engine on the input of RECORDING, with the options of PacketKeeper. Raises MburstError and
-    ValueError."""
-    from ...capture import Capture
-
-    live = recording.live
-    with privileges.raised():
-        if live.pin:
-            pins.remove_stale()
-        return Capture(
-            recording.targets,
-            bin_ns=recording.bin_ns,
-            source_bin_ns=recording.source_bin_ns,
-            window_ns=recording.window_ns,
-            directions=recording.direction,
-            local=own_addresses(recording),
-            max_sources=recording.max_sources,
-            sources_above_ppb=recording.sources_above_ppb or 0,
-            link_bps=recording.link_bps or 0,
-            inner=recording.inner,
-            mtu=recording.mtu,
-            spread_bps=(recording.link_bps or 0) if recording.spread else 0,
-            backend=None if recording.backend == "auto" else recording.backend,
-            filter=recording.filter or None,
-            snaplen=live.snaplen,
-            threads=recording.threads,
-            ring_bytes=live.ring_bytes,
-            stamps=live.stamps,
-            hook="xdp-generic" if live.hook == "xdp" and live.force else live.hook,
-            pins=live.pin,
-            pin_group=privileges.group(),
-            promiscuous=live.promiscuous,
-            cluster=live.cluster,
-            beside=live.beside,
-            **keeping,
-        )

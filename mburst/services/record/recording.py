@@ -7,18 +7,16 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ...errors import MburstError
+from .backends import OPEN_FILES, Direction, Hook, Stamps
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...capture import Facts, Lane
 
-Direction = Literal["in", "out", "both"]
-Stamps = Literal["auto", "hw", "sw"]
-Hook = Literal["tc", "xdp"]
 Row = dict[str, Any]
 
 
@@ -142,6 +140,12 @@ def is_live(recording: RecordSettings) -> bool:
         and recording.backend != "file"
         and (recording.backend != "auto" or name == "any" or (device(name) is not None and not Path(name).exists()))
     )
+
+
+def opens_files(recording: RecordSettings) -> bool:
+    """Whether the backend opens files of its choice, so that the process cannot be confined to its inputs and its
+    store."""
+    return recording.backend in OPEN_FILES
 
 
 def own_addresses(recording: RecordSettings) -> list[str]:

@@ -18,6 +18,7 @@ from .recovery import Housekeeping
 
 if TYPE_CHECKING:
     import signal
+    from types import TracebackType
 
     from ...sql import StoreFolder
 
@@ -38,28 +39,34 @@ def record_several(
 
 
 class _OneOfSeveral:
-    """One attached interface. Its lock is held until the context `held` ends."""
+    """One interface. Once it is attached, its lock is held until the context `held` ends."""
 
-    def __init__(self, store: StoreFolder, recording: RecordSettings, said: _SaidOnce) -> None:
+    def __init__(self, recording: RecordSettings) -> None:
+        self.recording = recording
         self.name = recording.targets[0]
         self.thread: threading.Thread | None = None
-        with ExitStack() as held:
-            capture_id = fingerprint(recording)
-            lock = held.enter_context(locked(store, capture_id, recording))
-            self.recorder = Recorder(store, recording, capture_id, lock, None, lambda error: said.say(self.name, error))
-            self.held = held.pop_all()
+        self.held = ExitStack()
+
+    def attach(self, store: StoreFolder, said: _SaidOnce) -> None:
+        """Begin to count. Raises MburstError and ValueError."""
+        capture_id = fingerprint(self.recording)
+        lock = self.held.enter_context(locked(store, capture_id, self.recording))
+        self.recorder = self.held.enter_context(
+            Recorder(store, self.recording, capture_id, lock, None, lambda error: said.say(self.name, error))
+        )
+        self.recorder.attach()
 
     def begin(self, record: Callable[[_OneOfSeveral], None]) -> None:
         """Run RECORD in a thread."""
         self.thread = threading.Thread(target=record, args=(self,), name="mburst-record")
         self.thread.start()
 
-    def let_go(self, error: BaseException) -> None:
-        """Give up without recording because of ERROR elsewhere, unless the thread has already begun."""
-        if self.thread is None or self.thread.ident is None:
-            with self.held:
-                self.recorder.give_up(error)
-                self.recorder.close()
+    def let_go(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End a context: after an error, give up without recording, unless the thread has already begun."""
+        if error and (self.thread is None or self.thread.ident is None):
+            self.held.__exit__(kind, error, trace)
 
     def wait(self) -> None:
         """Wait until the thread has ended."""
@@ -77,14 +84,12 @@ def _attached(store: StoreFolder, recordings: list[RecordSettings]) -> Iterator[
     """Yields all interfaces, attached. If anything fails, those whose thread has not begun are released."""
     captures: list[_OneOfSeveral] = []
     said = _SaidOnce()
-    try:
+    with ExitStack() as released:
         for recording in recordings:
-            captures.append(_OneOfSeveral(store, recording, said))
+            captures.append(_OneOfSeveral(recording))
+            released.push(captures[-1].let_go)
+            captures[-1].attach(store, said)
         yield captures
-    except BaseException as error:
-        for one in captures:
-            one.let_go(error)
-        raise
 
 
 class _SaidOnce:
