@@ -1,4 +1,8 @@
-"""A part of `mburst run` in its own process: the usual command line, which ends when its supervisor dies."""
+"""A part of `mburst run` in its own process: the usual command line, which ends when its supervisor dies.
+
+Exit codes are those of the command line, except that a signal that ended the work in good order is 128 and its number:
+a verb that SIGTERM ends exits with 0, as one that is done, or with 130 if it had not begun, as after Ctrl-C. The
+supervisor restarts those that a signal ended."""
 
 from __future__ import annotations
 
@@ -11,6 +15,18 @@ from .. import alive, ending, interrupting, printing, privileges, python
 from ..__main__ import main
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
+INTERRUPTED = 130  # exit code of the command line
+
+
+def run(words: list[str]) -> int:
+    """Run the command line as mburst.__main__ does, and return its exit code."""
+    interrupting.own_process()
+    alive.begin()
+    printing.own_process()
+    privileges.own_process()
+    python.without_pandas()
+    return main(words)
+
 
 if __name__ == "__main__":
     supervisor = int(sys.argv[1])
@@ -18,8 +34,8 @@ if __name__ == "__main__":
     if os.getppid() != supervisor:  # it died before the signal was requested
         sys.exit(1)
     interrupting.leave_hangup_to_parent()
-    alive.begin()
-    printing.own_process()
-    privileges.own_process()
-    python.without_pandas()
-    ending.end(main(sys.argv[2:]))
+    try:
+        code = run(sys.argv[2:])
+    except KeyboardInterrupt:  # before or after the verb
+        code = INTERRUPTED
+    ending.end(128 + interrupting.arrived[0] if code in (0, INTERRUPTED) and interrupting.arrived else code)

@@ -143,6 +143,8 @@ def load(path: Path, fill: bool = True) -> RunConfig:
     """Read and check the file, with the secrets of mburst.env beside it. If FILL is false, ${NAME} is not replaced in
     deliveries, for callers that deliver nothing. Raises MburstError if a file cannot be read, UsageError for an invalid
     one."""
+    if not path.name:  # `.` and `/` have no file with another ending beside them
+        raise MburstError(f"{path}: cannot read: a folder", "name a file in it")
     secrets = environment.read(path, fill)
     try:
         content = tomllib.loads(files.read_text(path)[0], parse_float=WrittenFloat)
@@ -346,4 +348,6 @@ def _source(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[st
     if other := next((key for key in OF_STORES if key in table), None):
         raise UsageError(f"{path}: {where}: {other} and results exclude each other", "results have a definition")
     inventory = _local(path, where, "inventory", table["inventory"]) if "inventory" in table else None
-    return ReportSource(None, text(path, where, "results", table["results"]), inventory)
+    if not (results := text(path, where, "results", table["results"])):
+        raise UsageError(f"{path}: {where}: an empty name of results")
+    return ReportSource(None, results, inventory)

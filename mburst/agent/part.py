@@ -64,16 +64,19 @@ class PartProcess:
         while not self.ending.is_set():
             begun = time.monotonic()
             code = await self._once()
-            if self.ending.is_set() or code in (0, 130):
-                if code not in (0, 130, -signal.SIGTERM):
+            if self.ending.is_set():
+                if code and ending_signal(code) not in (signal.SIGTERM, signal.SIGINT):
                     say(f"{self.part.name} ended with {code}")
                     return code
+                return 0
+            if code == 0:
                 return 0
             if code == USAGE:  # a restart would not help
                 say(f"{self.part.name} ended ({code}) and is not restarted; the other parts continue")
                 return code
             wait = FIRST_WAIT_S if time.monotonic() - begun > STEADY_S else wait
-            ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed ({code})"
+            number = ending_signal(code)
+            ended = f"was ended by {name_of(number)}" if number else f"failed ({code})"
             say(f"{self.part.name} {ended}: restarting in {wait:g} s")
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.ending.wait(), wait)
@@ -108,6 +111,17 @@ class PartProcess:
             _pass_on(self.part.name, child.stdout, sys.stdout), _pass_on(self.part.name, child.stderr, sys.stderr)
         )
         return await child.wait()
+
+
+def ending_signal(code: int) -> int:
+    """Returns the signal that ended a process with that exit code, 0 for none. A part that ends in good order after a
+    signal has 128 and its number (child.py)."""
+    return -code if code < 0 else code - 128 if code > 128 else 0
+
+
+def name_of(number: int) -> str:
+    """Returns the name of a signal. Real-time signals have only a number."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 async def _pass_on(name: str, source: asyncio.StreamReader, to: TextIO) -> None:

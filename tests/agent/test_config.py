@@ -14,6 +14,7 @@ import pytest
 from places import ROOT
 
 from mburst.agent.config import NAMED, PARTS, load
+from mburst.agent.delivery.kinds import KINDS
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.cli import VERBS
 from mburst.cli.definition import add_burst_options, definition_of
@@ -135,6 +136,11 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
             BASE + '[[deliver]]\nname = "w"\nkind = "folder"\npath = "gs://b/o"\n',
             "[[deliver]] w: path is an address in place of a folder",
         ),
+        (BASE + '[[deliver]]\nname = "w"\nkind = "folder"\npath = ""\n', "[[deliver]] w: path is empty"),
+        ('[[report]]\nname = "a"\nresults = ""\noutput = "o"\n', "[[report]] a: an empty name of results"),
+        ('store = ""\n[metrics]\n', "argument STORE: an empty name"),
+        ('[[report]]\nname = "a"\nstore = ""\noutput = "o"\n', "[[report]] a: an empty name of a file or folder"),
+        ('[[report]]\nname = "a"\nstore = "s"\noutput = ""\n', "[[report]] a: an empty name of a file or folder"),
         ('store = "s3://b/s"\n[metrics]\n', "s3://b/s: an address in place of a file or folder"),
         (
             '[[report]]\nname = "a"\nstore = "s3://b/s"\noutput = "o"\n',
@@ -150,7 +156,7 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
         (BASE + REPORT + 'threshold = "0"\n', "mburst.toml: [[report]] daily: invalid share of line rate '0'"),
         (BASE + REPORT + "release = 0.7\n", "mburst.toml: [[report]] daily: release 0.7 must be above 0 and at most"),
         (BASE + REPORT + "min-duration = [[1]]\n", "min-duration of [[report]] daily must be a text or a number"),
-        (MAIL.replace("smtp", "pigeon"), "kind 'pigeon' (valid are folder, smtp, webhook, alertmanager)"),
+        (MAIL.replace("smtp", "pigeon"), f"kind 'pigeon' (valid are {', '.join(KINDS)})"),
         (MAIL + 'url = "x"\n', "has no key 'url'"),
         (MAIL.replace('host = "mail"\n', ""), "needs host"),
         (MAIL + 'password = "${NOT_THERE}"\n', "refers to $NOT_THERE"),
@@ -166,8 +172,9 @@ def test_errors_are_reported(read, text, message):
 
 
 def test_a_missing_file_is_reported(tmp_path):
-    with pytest.raises(MburstError, match="cannot read"):
-        load(tmp_path / "nothing.toml")
+    for path in (tmp_path / "nothing.toml", Path("."), Path("/"), Path("..")):
+        with pytest.raises(MburstError, match="cannot read"):
+            load(path)
 
 
 def test_a_pipe_or_folder_is_refused_without_waiting(tmp_path):

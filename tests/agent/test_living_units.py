@@ -15,7 +15,7 @@ from places import ROOT
 from privilegelib import status, threads
 from racklib import DAY, fill
 
-from mburst.capture import sources
+from mburst.capture import backends
 from mburst.sql import StoreFolder
 
 LOG = "/run/mburst.log"
@@ -108,7 +108,7 @@ hook = "xdp"
 def test_a_pinned_program_counts_on_between_two_recorders(machine):
     """With the lines of the unit that pinning needs uncommented. The kernel's ids of the attached programs stay the
     same."""
-    [state] = [state for state in sources(None) if state["name"] == "ebpf"]
+    [state] = [state for state in backends(None) if state["name"] == "ebpf"]
     if state["reason"]:
         pytest.skip(f"this machine cannot count in the kernel: {state['reason']}")
     unit = (ROOT / "examples" / UNIT).read_text().splitlines()

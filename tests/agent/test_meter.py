@@ -121,7 +121,18 @@ def test_silence_and_the_end_of_a_recording_end_a_burst(store, writers, monkeypa
         )
     )
     of.advance("a")
-    assert count(of) == 2 and of.lost[LANE] == (7, 0)
+    assert count(of) == 2 and (of.dropped[LANE[:-1]], of.late[LANE]) == (7, 0)
+
+
+def test_dropped_packets_of_both_directions_count_once(store, writers):
+    """Both recordings of a capture have the drops of both; a row that comes again adds nothing."""
+    of, ended = meter(store), {"complete": True, "start_ns": NOW, "end_ns": NOW + MS, "capture_id": "both"}
+    for written, dropped in ((1, 7), (2, 7), (3, 9)):
+        for direction in ("in", "out"):
+            row = {**ended, "recording_id": direction, "direction": direction, "dropped": dropped}
+            writers["recordings"].append(rows("recordings", {**row, "written_ns": written}))
+        of.advance("a")
+        assert of.dropped == {LANE[:-1]: dropped}
 
 
 @pytest.mark.parametrize("started", ["before", "after"])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from processes import children, verb_of
+from unread import unread
 from waiting import wait_for
 
 from mburst.agent.config import RunPart
@@ -75,11 +76,21 @@ def test_a_hangup_of_all_processes_reloads(running):
     assert running.wait(60) == 0
 
 
-def test_a_killed_part_is_restarted(running):
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        (signal.SIGKILL, "SIGKILL"),
+        (signal.SIGTERM, "SIGTERM"),
+        (signal.SIGINT, "SIGINT"),
+        (signal.SIGRTMIN + 6, f"signal {signal.SIGRTMIN + 6}"),
+    ],
+)
+def test_a_part_that_somebody_else_ends_is_restarted(running, number, name):
+    """Also one that ends in good order after SIGTERM or SIGINT: `mburst run` did not ask for it."""
     [metrics] = [pid for pid in children(running.pid) if verb_of(pid) == "metrics"]
-    os.kill(metrics, signal.SIGKILL)
+    os.kill(metrics, number)
     wait_for(lambda: running.log().count("metrics: metrics of store: http://") == 2, "the second start")
-    assert "metrics was ended by SIGKILL: restarting in 1 s" in running.log()
+    assert f"metrics was ended by {name}: restarting in 1 s" in running.log()
     running.terminate()
     assert running.wait(60) == 0
 
@@ -110,6 +121,33 @@ def test_parts_outlive_the_reader_of_their_output(tmp_path, output):
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize("kind", ["terminal", "pipe"])
+def test_parts_are_kept_while_nobody_reads_their_output(tmp_path, kind):
+    """A terminal that is stopped (Ctrl-S), or a log service that does not read: parts are restarted, and end."""
+    (tmp_path / "mburst.toml").write_text('store = "store"\n[metrics]\nlisten = "127.0.0.1:0"\n')
+    StoreFolder.create(tmp_path / "store")
+    with unread(kind) as output:
+        process = subprocess.Popen([*MBURST, "run"], cwd=tmp_path, stdout=output.descriptor, stderr=output.descriptor)
+        try:
+            first = started_part(process.pid, 0)
+            os.kill(first, signal.SIGKILL)
+            second = started_part(process.pid, first)
+            os.kill(second, signal.SIGKILL)
+            started_part(process.pid, second)
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            process.wait()
+
+
+def started_part(supervisor: int, before: int) -> int:
+    """Returns the only part of a supervisor, other than BEFORE, once it has started."""
+    wait_for(lambda: [part for part in children(supervisor) if part != before and verb_of(part)], "the part")
+    [part] = children(supervisor)
+    return part
 
 
 def test_parts_end_when_their_supervisor_is_killed(running):

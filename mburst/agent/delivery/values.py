@@ -20,6 +20,8 @@ def text(name: str, value: Any) -> str:
 def folder_path(name: str, value: Any) -> str:
     """Returns a folder of this machine."""
     found = plain_text(name, value)
+    if not found:
+        raise UsageError(f"{name} is empty")
     if files.is_address(found):
         raise UsageError(f"{name} is an address in place of a folder")
     return found

@@ -70,10 +70,13 @@ class Exporter:
         yield InfoMetricFamily("mburst_build", "The version of mburst.", {"version": __version__})
         yield GaugeMetricFamily(
             "mburst_counting_since_timestamp_seconds",
-            "From when on rows count: where it changes, counters were reset.",
+            "From when on rows count, if they were not reset at the start: where it changes, counters were reset.",
             self.meter.since_ns / 1e9,
         )
-        yield from self._lanes(peaks)
+        yield from self._peaks(peaks)
+        yield from self._stamped()
+        yield from self._counts()
+        yield from self._newest()
         yield from self._bursts()
         yield from self._beside()
         yield from self._store()
@@ -96,10 +99,9 @@ class Exporter:
         yield waiting
         yield from self.conditions.metrics()
 
-    def _lanes(self, peaks: dict[LaneName, dict[str, float]]) -> Iterator[Metric]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    def _peaks(self, peaks: dict[LaneName, dict[str, float]]) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
 
-        lanes = self.meter.lanes
         peak = GaugeMetricFamily(
             "mburst_peak_utilization_ratio",
             "Utilization of the fullest window of this width since this scraper's last scrape.",
@@ -109,16 +111,25 @@ class Exporter:
             for width, share in of.items():
                 peak.add_metric([*name, width], share)
         yield peak
+
+    def _stamped(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily
+
         stamped = CounterMetricFamily(
             "mburst_stamped_bins",
             "Bins by what stamped their packets: the interface (hw), the kernel on receipt (sw) "
             "or when copied (ring); file_us: stamps of 1 µs or coarser.",
             labels=[*LANE, "kind"],
         )
-        for name, lane in lanes.items():
+        for name, lane in self.meter.lanes.items():
             for kind, count in lane.stamped.items():
                 stamped.add_metric([*name, kind], count)
         yield stamped
+
+    def _counts(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily
+
+        lanes = self.meter.lanes
         for metric, about, values in (
             (
                 "wire_bytes",
@@ -132,32 +143,39 @@ class Exporter:
                 {name: lane.bins_with_drops for name, lane in lanes.items()},
             ),
             (
-                "dropped_packets",
-                "Packets dropped before they were captured, as reported by recordings when they ended.",
-                {name: lost for name, (lost, _) in self.meter.lost.items()},
-            ),
-            (
                 "late_packets",
                 "Packets outside the reorder window, or the years 1970 to 2100, as reported by recordings when they "
                 "ended.",
-                {name: late for name, (_, late) in self.meter.lost.items()},
+                self.meter.late,
             ),
         ):
             counter = CounterMetricFamily(f"mburst_{metric}", about, labels=LANE)
             for name, value in values.items():
                 counter.add_metric(name, value)
             yield counter
+        dropped = CounterMetricFamily(
+            "mburst_dropped_packets",
+            "Packets dropped before they were captured, as reported by recordings when they ended; of both directions "
+            "together.",
+            labels=LANE[:-1],
+        )
+        for interface, value in self.meter.dropped.items():
+            dropped.add_metric(interface, value)
+        yield dropped
+
+    def _newest(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
         newest = GaugeMetricFamily("mburst_newest_bin_timestamp_seconds", "Start of the newest bin.", labels=LANE)
         speed = GaugeMetricFamily(
             "mburst_link_speed_bytes", "Line rate of one direction in bytes per second.", labels=LANE
         )
-        for name, lane in lanes.items():
+        for name, lane in self.meter.lanes.items():
             if lane.newest_ns:
                 newest.add_metric(name, lane.newest_ns / 1e9)
             if lane.link_bps:
                 speed.add_metric(name, lane.link_bps / 8)
-        yield newest
-        yield speed
+        yield from (newest, speed)
 
     def _bursts(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily

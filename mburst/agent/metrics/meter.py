@@ -53,8 +53,9 @@ MOST_SPANS = 1024  # newest bursts of a lane that are kept, to count time in ove
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
 
-def _whole_since(store: StoreFolder, since_ns: int) -> int:
-    """Returns SINCE_NS, or a later time from which the store has every bin. Raises MburstError."""
+def _counted_since(store: StoreFolder, since_ns: int) -> int:
+    """Returns SINCE_NS, or the present if the store no longer has every bin from then on: counters that begin with less
+    than they had would be taken for a reset, and all that they begin with for new. Raises MburstError."""
     from ...analysis.model.whole import whole_from
     from ...sql.limits import midnight, note
 
@@ -62,8 +63,8 @@ def _whole_since(store: StoreFolder, since_ns: int) -> int:
         whole_ns = whole_from(con, since_ns)
     if whole_ns is None:
         return since_ns
-    note(f"metrics leave out the time before {midnight(whole_ns)}: the store was compacted")
-    return whole_ns
+    note(f"metrics begin at zero: the store was compacted, and has every bin from {midnight(whole_ns)} on only")
+    return time.time_ns()
 
 
 class Meter:
@@ -77,13 +78,15 @@ class Meter:
 
         self.store = store
         self._began_ns, self._monotonic_ns = time.time_ns(), time.monotonic_ns()
-        self.since_ns = time.time_ns() if since_ns is None else _whole_since(store, since_ns)
+        self.since_ns = time.time_ns() if since_ns is None else _counted_since(store, since_ns)
         self.lanes: dict[LaneName, LaneCounts] = defaultdict(LaneCounts)
-        self.lost: dict[LaneName, tuple[int, int]] = {}  # packets that were dropped before capture, and late ones
+        self.late: dict[LaneName, int] = {}  # late packets
+        self.dropped: dict[tuple[str, ...], int] = {}  # packets dropped before capture, by rack, host and interface
         self.paths: dict[tuple[str, str, str], PathCounts] = {}
         self.queues: dict[tuple[str, str, str], QueueCounts] = {}
         self.rows_read = 0  # rows that arrived while the meter followed the store
         self._recordings: dict[str, dict[str, Any]] = {}
+        self._drops: dict[tuple[str, ...], dict[str, int]] = {}  # of each capture of an interface, by direction
         self._names: dict[str, LaneName] = {}
         self._events: dict[str, tuple[int, bool]] = {}  # per gNMI target: time of the last event, and up or down
         self._peaks: Largest[tuple[LaneName, str]] = Largest()
@@ -95,7 +98,7 @@ class Meter:
         self._con = in_memory(threads=1)  # the rows are few: more threads would cost more
         self._tails = {table: TableFollower(store.path, table) for table in FOLLOWED}
         self._carried = table_of("bins", ("recording_id", "ts_ns", "wire_bytes"))  # bins of windows that are not over
-        self._begin(store)
+        self._begin(store, is_at_zero=self.since_ns != since_ns)
 
     @property
     def targets(self) -> dict[str, bool]:
@@ -170,8 +173,9 @@ class Meter:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, store: StoreFolder) -> None:
-        """Count the stored data from SINCE_NS on. Rows that the followers return as well are left out."""
+    def _begin(self, store: StoreFolder, is_at_zero: bool) -> None:
+        """Count the stored data from SINCE_NS on, and, unless IS_AT_ZERO, what recordings under way lost before. Rows
+        that the followers return as well are left out."""
         from ...analysis.model.context import dicts
         from ...sql.damage import readable
 
@@ -182,11 +186,24 @@ class Meter:
             fresh = {table: without_stored(con, table, rows) for table, rows in fresh.items()}
             for recording in dicts(con, RECORDINGS, {"since": self.since_ns}):
                 self._take_recording(recording)
+            if is_at_zero:  # their recordings state what was lost since they began
+                self.late, self.dropped = dict.fromkeys(self.late, 0), dict.fromkeys(self.dropped, 0)
             self._count_rows(con)
-            self._count_bursts(self._bursts.begin(con, time.time_ns()))
+            self._count_bursts(self._countable(self._bursts.begin(con, time.time_ns())))
         self._check_fit()
         self.rows_read = 0
         self._count(fresh)
+
+    def _countable(self, stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Returns the bursts of the store without those of lanes that had one in pieces while it was followed: these
+        pieces cannot be known from the store, and other counts would be taken for a reset and for new bursts."""
+        from ...sql.limits import note
+
+        cut = {self._names[burst["recording_id"]] for burst in stored if self._bursts.may_be_cut(burst)}
+        for lane in sorted(cut):
+            name = " ".join(filter(None, (lane.host, lane.interface, lane.direction)))
+            note(f"metrics of the bursts of {name} begin at zero: one of them goes on for a minute or more")
+        return [burst for burst in stored if self._names[burst["recording_id"]] not in cut]
 
     def _polled(self) -> dict[str, list[pa.Table]]:
         from ...sql.follow import poll_all
@@ -218,10 +235,17 @@ class Meter:
         self._recordings[recording["recording_id"]] = recording
         name = self._names[recording["recording_id"]] = LaneName(*(recording[label] for label in LaneName._fields))
         self.lanes[name].link_bps = recording["link_bps"] or 0
-        dropped, late = self.lost.get(name, (0, 0))
-        known = before or {"dropped": 0, "late": 0}
-        self.lost[name] = dropped + recording["dropped"] - known["dropped"], late + recording["late"] - known["late"]
+        self.late[name] = self.late.get(name, 0) + recording["late"] - (before["late"] if before else 0)
+        self._take_drops(name, recording["capture_id"], recording["dropped"] - (before["dropped"] if before else 0))
         self._bursts.add_recording(recording)
+
+    def _take_drops(self, name: LaneName, capture: str, more: int) -> None:
+        """Count dropped packets, of which the recordings of both directions of a capture have all."""
+        interface = name[:-1]
+        drops = self._drops.setdefault((capture, *interface), {})
+        known = max(drops.values(), default=0)
+        drops[name.direction] = drops.get(name.direction, 0) + more
+        self.dropped[interface] = self.dropped.get(interface, 0) + max(drops.values()) - known
 
     def _count_rows(self, con: duckdb.DuckDBPyConnection) -> None:
         """Count the rows of CON's tables from SINCE_NS on."""

@@ -66,6 +66,7 @@ FOLLOWED = {
     "recordings": (
         (
             "recording_id",
+            "capture_id",
             "rack",
             "host",
             "interface",
