@@ -204,7 +204,7 @@ def clocks_apart(
 
     def errors_at(lags: Floats) -> Floats:
         wire = volume(port, start - lags[:, None], end - lags[:, None])
-        found: Floats = np.min([errors(came, wire * part) for part in parts], axis=0)
+        found: Floats = np.stack([errors(came, wire * part) for part in parts]).min(axis=0)
         return found
 
     def agreeing(lag: float) -> float:
@@ -282,7 +282,7 @@ def evened_out(came: Floats, seen: ComparedWindows, good: NDArray[np.bool_]) -> 
             break
         total, low, high, bad = (
             np.lib.stride_tricks.sliding_window_view(values, count).sum(axis=1)
-            for values in (came, seen.low, seen.high, ~good)
+            for values in (came, seen.low, seen.high, (~good).astype(float))
         )
         beside = seen.rows[count - 1 :] - seen.rows[: len(seen.rows) - count + 1] == count - 1
         fit = np.flatnonzero((total >= low) & (total <= high) & (bad > 0) & beside)

@@ -208,6 +208,7 @@ def forked_commands() -> Iterator[None]:
     """During the block, commands of mburst that this process starts are forked."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "_fork_exec", _begin)
+        patch.setattr(subprocess, "_USE_POSIX_SPAWN", False)  # which Python 3.13 would call in its place
         yield
     if _Commands.server:
         _Commands.server.end()
