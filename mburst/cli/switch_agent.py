@@ -64,14 +64,15 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Find the ports, listen, serve."""
+    from .collect import require
+
+    require()
     import asyncio
 
     from ..gnmi_target.server import TargetServer
     from ..gnmi_target.tree import Tree, read_ethers
     from ..gnmi_target.watermarks import Watermarks
-    from .collect import require
 
-    require()
     entry = entry_of(arguments)
     with contextlib.suppress(OSError):  # needs root; without it, the readings compete with the rest of this process
         os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
