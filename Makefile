@@ -129,8 +129,7 @@ test-engines: $(VENV)/test-ready ## ask the questions of docs/fleet.md on Trino,
 	$(PYTEST) -q -rs -m packages tests/engines
 
 audit: $(VENV)/pip-audit ## look for known flaws in what the locks of .ci/ name
-	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/pip.lock
-	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/requirements.lock
+	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/pip.lock .ci/requirements.lock
 
 clean: ## remove what was built
 	rm -rf $(VENV) build demo dist *.egg-info capture/*.so telemetry/probe/*.so sql/compaction/*.so

@@ -222,6 +222,26 @@ def test_an_audit_states_what_it_knows_and_what_it_does_not(tmp_path, answer, co
     assert done.returncode == code and message in done.stdout + done.stderr
 
 
-def audit(tool: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, ROOT / ".ci" / "audit", tool, ROOT / ".ci" / "requirements.lock"]
+def test_an_audit_looks_at_each_lock_and_a_known_flaw_outweighs_what_is_unknown(tmp_path):
+    """Also after a lock of which nothing could be looked up."""
+    tool = tmp_path / "pip-audit"
+    flawed = '{"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}]}'
+    tool.write_text(f"#!/bin/sh\ncase $* in *pip.lock) exit 1 ;; esac\necho '{flawed}'\n")
+    tool.chmod(0o755)
+    done = audit(tool, "pip.lock", "requirements.lock")
+    assert done.returncode == 1 and "a 1: CVE-1" in done.stdout
+    [line] = done.stderr.splitlines()
+    assert "pip.lock: nothing was looked up" in line
+
+
+def test_make_audits_all_locks_in_one_call():
+    """Otherwise make ends after the first one of which a flaw is known, or that could not be looked up."""
+    called = re.findall(r"^\t.*\.ci/audit (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M)
+    assert called == ["$(VENV)/pip-audit/bin/pip-audit .ci/pip.lock .ci/requirements.lock"]
+    assert {str(path.relative_to(ROOT)) for path in (ROOT / ".ci").glob("*.lock")} == set(called[0].split()[1:])
+
+
+def audit(tool: Path, *locks: str) -> subprocess.CompletedProcess[str]:
+    paths = [ROOT / ".ci" / lock for lock in locks or ("requirements.lock",)]
+    command = [sys.executable, ROOT / ".ci" / "audit", tool, *paths]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
