@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .. import privileges
 from ..errors import UsageError
 from ..names import say
+from ..stopping import stopping
 from ..units import format_count, parse_duration
 from . import output
 
@@ -65,8 +66,6 @@ def show(config: CollectConfig, duration: str, form: str, user: str | None) -> i
 
 async def _receive(collection: OtlpCollection, receiver: OtlpReceiver, seconds: float) -> None:
     import asyncio
-
-    from ..stopping import stopping
 
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from ..telemetry.otlp.config import OtlpConfig
 from ..telemetry.otlp.intake import Intake
@@ -14,6 +16,8 @@ from .reception import Reception
 from .refusals import Refusals
 from .service import OtlpService
 
+# Modules that are imported at their first use. A process that serves may be a user by then who cannot read them.
+LATER = ("grpc.aio", "grpc._utilities", "h11", "concurrent.futures.thread", "numpy.ma")
 SERVICES = {"h2": GrpcService, "http/1.1": HttpService}
 
 
@@ -24,6 +28,9 @@ class OtlpReceiver:
     def __init__(
         self, config: OtlpConfig, intake: Intake, full: Callable[[], bool], say: Callable[[str], None]
     ) -> None:
+        for name in LATER:
+            with suppress(ImportError):  # who needs it reports that it is missing
+                importlib.import_module(name)
         self._say, self.refusals = say, Refusals(say)
         reception = Reception(intake, config.token, full, self.refusals)
         self._opened = opened(config, say)

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from bounded import next_line
+from otlplib import DEPTH, T0, call, message, post
 from places import ROOT
 from ports import free_port
 from privilegelib import STRANGER, for_all, needs_root, run_python, threads
@@ -241,3 +243,43 @@ print("all")
         outside,
     )
     assert done.stdout == "all\n", done.stderr
+
+
+SETTLED = """
+import atexit, sys
+from mburst import privileges
+from mburst.__main__ import entry
+
+def settle(user, real=privileges.settle):
+    real(user)
+    known = set(sys.modules)
+    atexit.register(lambda: print("imported later:", *sorted(set(sys.modules) - known)))
+
+privileges.settle = settle
+entry()
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [words for words, user in PARTS.values() if user == NOBODY], ids=lambda words: words.split()[0]
+)
+@needs_root
+def test_nobody_needs_no_more_modules(words: str, tmp_path: Path) -> None:
+    """Users other than root may not be able to read them, as where Python is in root's folder."""
+    ports, points = [free_port(), free_port()], [(DEPTH, "Ethernet0|1", T0, 1)]
+    (tmp_path / "FILE.yaml").write_text(f"otlp: {{listen: '127.0.0.1:{ports[0]}', http: '127.0.0.1:{ports[1]}'}}\n")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", SETTLED, *words.replace("PORT", str(ports[0])).split()],
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": tmp_path},
+    )
+    try:
+        if "--show" in words:
+            assert post(ports[1], message(points))[0] == 200 and not isinstance(call(ports[0], message(points)), str)
+        else:
+            assert "on 127.0.0.1" in next_line(process, process.stdout)
+        process.terminate()
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert output.splitlines()[-1] == "imported later:", output
