@@ -282,10 +282,11 @@ def agent(
 
 
 class Authority:
-    """A CA and the certificates that it signs, as files in a folder."""
+    """A CA and the certificates that it signs, as files in a folder. If they are not `strict`, they lack what RFC 5280
+    requires in addition (the identifiers of keys, and what the CA's key is for), as many of private CAs do."""
 
-    def __init__(self, folder: Path, name: str = "ca") -> None:
-        self.folder, self.name = folder, name
+    def __init__(self, folder: Path, name: str = "ca", strict: bool = True) -> None:
+        self.folder, self.name, self._strict = folder, name, strict
         self._key, self._certificate = self._make(f"{name}", None, [])
         self.ca = self._write(name, self._key, self._certificate)[0]
 
@@ -318,6 +319,15 @@ class Authority:
                 for host in hosts
             ]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        if self._strict:
+            of_signer = x509.AuthorityKeyIdentifier.from_issuer_public_key((signer[0] if signer else key).public_key())
+            of_key = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+            builder = builder.add_extension(of_signer, critical=False).add_extension(of_key, critical=False)
+        if self._strict and signer is None:
+            uses = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+                    "key_cert_sign", "crl_sign", "encipher_only", "decipher_only")  # fmt: skip
+            usage = x509.KeyUsage(**{use: use in ("key_cert_sign", "crl_sign") for use in uses})
+            builder = builder.add_extension(usage, critical=True)
         return key, builder.sign(signer[0] if signer else key, hashes.SHA256())
 
     def _write(self, name: str, key: Any, certificate: Any) -> tuple[Path, Path]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from gnmilib import Authority, agent, collect, config, heard, lines_so_far, query
 from ports import free_port
+
+from mburst.telemetry.gnmi.config import GnmiTarget
+from mburst.telemetry.gnmi.credentials import diagnose
 
 
 def of_agent(text: str) -> str:
@@ -64,6 +69,23 @@ def test_a_target_without_tls_is_reported(tmp_path, tls):
         text = of_agent(config(a=f'{{address: "{address}", {tls}}}'))
         printed = collect(tmp_path, text, lambda collector: bool(lines_so_far(collector)))
     assert "TLS: the target does not answer with TLS; is it a plaintext target (insecure: true)?" in printed[0]
+
+
+def test_a_failure_is_explained_as_grpc_verifies(tmp_path, monkeypatch):
+    """gRPC accepts certificates that are not strictly those of RFC 5280. By default, Python does not since 3.13."""
+    authority = Authority(tmp_path, strict=False)
+    certificate, key = authority.issue("server", ["127.0.0.1"])
+
+    def as_python_3_13(*given: Any, make: Any = ssl.create_default_context, **named: Any) -> ssl.SSLContext:
+        context = make(*given, **named)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", as_python_3_13)
+    with agent("lo", f"--tls-cert={certificate}", f"--tls-key={key}") as (address, _):
+        target = GnmiTarget("sw", address, (), tls_ca=str(authority.ca))
+        assert diagnose(target) == ""
+        assert "Hostname mismatch" in diagnose(replace(target, tls_server_name="elsewhere.example"))
 
 
 def test_trust_on_first_use_pins_the_certificate(tmp_path, monkeypatch, authority, other):
