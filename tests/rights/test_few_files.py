@@ -39,7 +39,7 @@ ENDLESS = {  # until SIGINT, which comes after a second
 # Loads all of mburst once. Each case on standard input, [folder, words, limit], is a process that is forked from this
 # one.
 HARNESS = """
-import contextlib, importlib, json, os, pkgutil, resource, signal, sys
+import importlib, json, os, pkgutil, resource, signal, sys, traceback
 import mburst, pyarrow.csv, pyarrow.parquet
 for module in pkgutil.walk_packages(mburst.__path__, "mburst."):
     if not module.name.endswith(("__main__", ".child", ".record", ".role", ".respond")):
@@ -61,10 +61,10 @@ def carry_out(folder, words, limit, endless):
     sys.argv = ["mburst", *words]
     try:
         return command()
-    finally:  # a signal that comes later is for nobody; one that comes in between is the last
-        for _ in range(2):
-            with contextlib.suppress(KeyboardInterrupt):
-                signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM, signal.SIGINT])
+    except KeyboardInterrupt as error:
+        if any(frame.f_code is command.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
+            raise
+        return 130  # the command had ended before
 
 for case in json.load(sys.stdin):
     child = os.fork()
@@ -72,6 +72,7 @@ for case in json.load(sys.stdin):
         code = 99
         try:
             code = carry_out(*case)
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)
             sys.stdout.flush()
         except SystemExit as error:
             code = error.code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import socket
@@ -313,6 +314,7 @@ def test_the_temporary_files_of_a_query_are_limited(store, tmp_path, monkeypatch
 def assert_refused(folder: Path, capsys) -> None:
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "Out of Memory" in error and "(query less at a time)" in error
+    gc.collect()  # on Python 3.13 the failure holds the connection, which a process of its own closes as it ends
     assert list(folder.iterdir()) == []
 
 
