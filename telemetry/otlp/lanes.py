@@ -16,9 +16,11 @@ from ...quality import SAMPLE_NEAR, Quality
 from ..line_rate import FASTEST_BPS, most_bytes
 from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_JITTER, QUALITY_RESET
 from .points import Ints
-from .widths import LearnedWidth
+from .widths import LearnedWidth, width_of
 
 TOLERANCE = 0.05  # of the width, beyond which an interval is jitter
+LOOKED = 128  # intervals that show whether samples still have the width
+SPREAD = 1 / 3  # of the range of the middle half of as many intervals: 4 standard errors of their median
 MARKED = 64  # the most bins with a row in a time without samples
 MISSING = int(Quality.DROPS) | QUALITY_GAP  # quality of bins of unknown content
 NO_OWN_BIN = QUALITY_JITTER | QUALITY_GAP  # quality of bins with a sample too many or too few, because of another clock
@@ -55,6 +57,7 @@ class SampledLane:
         self.missed: list[Missed] = []
         self.too_long = self.too_short = 0  # the number of last intervals that are too long or too short for the width
         self._ts_ns = begin_ns  # the last sample
+        self._last = np.empty(0, np.int64)  # the intervals since `has_other_width` looked at them
         self._edge = self._begin = (due_ns + bin_ns // 2) // bin_ns  # its edge, in bins since 1970
         self._first = max(self._begin, -(-not_before_ns // bin_ns))  # the first bin
         self._phase_ns = due_ns - self._edge * bin_ns  # from an edge of bins to the samples
@@ -87,6 +90,7 @@ class SampledLane:
         is_extra |= sampled & (number < self._first)
         usable = sampled & possible & ~is_extra
         skipped = before[sampled & (edge - before == 2) & (before >= self._first)]
+        self._last = np.concatenate([self._last, interval])
         self.too_long = at_end(~sampled, self.too_long)
         self.too_short = at_end(sampled & (2 * interval < self.bin_ns), self.too_short)
         parts = [
@@ -100,6 +104,19 @@ class SampledLane:
             else:
                 parts.append(self._miss(first, last, int(amount[k]), int(quality[k]), bool(is_extra[k])))
         return self._hold(parts if self._open is None else [self._open, *parts])
+
+    def has_other_width(self) -> bool:
+        """Whether the last LOOKED samples have another width, so that each bin has the bytes of another time than its
+        width: their median interval is jitter and further off than by chance, and their own width is sure."""
+        if len(self._last) < LOOKED:
+            return False
+        last, self._last = self._last[-LOOKED:], self._last[:0]
+        single = last[last < 2 * SAMPLE_NEAR * np.median(last)]  # no sample is missing in these
+        low, median, high = np.quantile(single, (0.25, 0.5, 0.75))
+        if abs(median - self.bin_ns) <= max(TOLERANCE * self.bin_ns, SPREAD * (high - low)):
+            return False
+        found = width_of(last)
+        return found.is_sure and abs(found.ns - self.bin_ns) > TOLERANCE * self.bin_ns
 
     def close(self) -> LaneBins | None:
         """Returns the bin that is still open."""

@@ -128,7 +128,8 @@ class PortBins:
                 self._begin_run(total, total.held, width, placed)
             return
         self._into_lane(total.lane, total.name, part, placed)
-        if max(total.lane.too_long, total.lane.too_short) >= OTHERS:  # the switch now samples at another width
+        is_other = max(total.lane.too_long, total.lane.too_short) >= OTHERS
+        if is_other or total.lane.has_other_width():  # the switch now samples at another width
             self._end_run(total, placed)
 
     def _begin_run(self, total: _PortTotal, steps: SeriesSteps, width: LearnedWidth, placed: PlacedSteps) -> None:

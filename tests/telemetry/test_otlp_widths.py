@@ -98,6 +98,38 @@ def test_uneven_samples_become_bins_of_their_interval(sender, width):
         assert in_bins + sum(missed.bytes for missed in found.missed) == sum(amounts)
 
 
+@pytest.mark.parametrize("sender", SENDERS)
+@pytest.mark.parametrize(
+    ("before", "after"), [(1000, 1200), (1000, 500), (10_000, 12_000), (10_000, 9000), (50_000, 70_000)]
+)
+def test_another_interval_is_another_recording(sender, before, after):
+    """Also one that is so near the former width that each sample has a bin of its own: it would hold the bytes of
+    another time than its width."""
+    for seed in range(3):
+        noise = random.Random(f"{sender.__name__} {before} {after} {seed}")
+        times = late(
+            [T0 + k * before * US for k in range(400)], [noise.randrange(before * US // 100) for _ in range(400)]
+        )
+        first = [*times]
+        due = [first[-1] + (k + 1) * after * US for k in range(1000)]
+        times = [*first, *(at for at in sender(due, after * US, noise) if at > first[-1])]
+        amounts = [noise.randrange(after * US) for _ in times[1:]]
+        found = fed(times, amounts)
+        assert [lane.bin_ns for lane in found.intake.ports.lanes.values()] == [before * US, after * US], f"seed {seed}"
+        in_bins = sum(amount for amount, _ in found.bins.values())
+        assert in_bins + sum(missed.bytes for missed in found.missed) == sum(amounts)
+
+
+@pytest.mark.parametrize("width", INTERVALS)
+@pytest.mark.parametrize("sender", SENDERS)
+def test_uneven_samples_end_no_recording(sender, width):
+    for seed in range(3):
+        noise = random.Random(f"{sender.__name__} {width} {seed}")
+        times = sender([T0 + k * width for k in range(3000)], width, noise)
+        found = fed(times, [1000] * (len(times) - 1), take=500)
+        assert [lane.bin_ns for lane in found.intake.ports.lanes.values()] == [width], f"seed {seed}"
+
+
 @pytest.mark.parametrize("late_ns", [0, 300_000, 600_000, 990_000])
 @pytest.mark.parametrize("phase", [0, 400_000, 800_000])
 def test_a_late_first_sample_does_not_move_the_bins(late_ns, phase):
