@@ -21,6 +21,7 @@ from .widths import LearnedWidth, width_of
 TOLERANCE = 0.05  # of the width, beyond which an interval is jitter
 LOOKED = 128  # intervals that show whether samples still have the width
 SPREAD = 1 / 3  # of the range of the middle half of as many intervals: 4 standard errors of their median
+EVEN = 0.25  # of the median: a wider middle half does not show the width of 128 intervals
 MARKED = 64  # the most bins with a row in a time without samples
 MISSING = int(Quality.DROPS) | QUALITY_GAP  # quality of bins of unknown content
 NO_OWN_BIN = QUALITY_JITTER | QUALITY_GAP  # quality of bins with a sample too many or too few, because of another clock
@@ -107,13 +108,15 @@ class SampledLane:
 
     def has_other_width(self) -> bool:
         """Whether the last LOOKED samples have another width, so that each bin has the bytes of another time than its
-        width: their median interval is jitter and further off than by chance, and their own width is sure."""
+        width: they are even, their median interval is jitter and further off than by chance, and their own width is
+        sure."""
         if len(self._last) < LOOKED:
             return False
         last, self._last = self._last[-LOOKED:], self._last[:0]
         single = last[last < 2 * SAMPLE_NEAR * np.median(last)]  # no sample is missing in these
         low, median, high = np.quantile(single, (0.25, 0.5, 0.75))
-        if abs(median - self.bin_ns) <= max(TOLERANCE * self.bin_ns, SPREAD * (high - low)):
+        is_off = abs(median - self.bin_ns) > max(TOLERANCE * self.bin_ns, SPREAD * (high - low))
+        if not is_off or high - low > EVEN * median:
             return False
         found = width_of(last)
         return found.is_sure and abs(found.ns - self.bin_ns) > TOLERANCE * self.bin_ns

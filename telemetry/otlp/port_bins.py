@@ -23,6 +23,7 @@ MOST_LANES = 8192
 LEARNED = 16  # intervals from which the width is determined; twice as many, and so on, while it is not sure
 MOST_LEARNED = 128  # intervals after which it is determined in any case
 WIDEST_NS = 10**9  # less frequent samples do not become bins
+MOST_RUNS = 16  # after which a width that changes by less than half begins no other run: lanes are limited
 OTHERS = 64  # successive intervals that are all too long for a bin, or under half a width
 
 
@@ -129,7 +130,8 @@ class PortBins:
             return
         self._into_lane(total.lane, total.name, part, placed)
         is_other = max(total.lane.too_long, total.lane.too_short) >= OTHERS
-        if is_other or total.lane.has_other_width():  # the switch now samples at another width
+        may_be_other = total.name.run < MOST_RUNS and total.lane.has_other_width()
+        if is_other or may_be_other:  # the switch now samples at another width
             self._end_run(total, placed)
 
     def _begin_run(self, total: _PortTotal, steps: SeriesSteps, width: LearnedWidth, placed: PlacedSteps) -> None:

@@ -276,7 +276,8 @@ def test_nobody_needs_no_more_modules(words: str, tmp_path: Path) -> None:
         if "--show" in words:
             assert post(ports[1], message(points))[0] == 200 and not isinstance(call(ports[0], message(points)), str)
         else:
-            assert "on 127.0.0.1" in next_line(process, process.stdout)
+            while "on 127.0.0.1" not in next_line(process):  # a kernel without Landlock is noted before
+                pass
         process.terminate()
         output, _ = process.communicate(timeout=60)
     finally:

@@ -72,7 +72,8 @@ def test_a_target_without_tls_is_reported(tmp_path, tls):
 
 
 def test_a_failure_is_explained_as_grpc_verifies(tmp_path, monkeypatch):
-    """gRPC accepts certificates that are not strictly those of RFC 5280. By default, Python does not since 3.13."""
+    """gRPC accepts certificates that are not strictly those of RFC 5280, and trusts those that are no CA. By default,
+    Python does not do the former since 3.13, and the latter before."""
     authority = Authority(tmp_path, strict=False)
     certificate, key = authority.issue("server", ["127.0.0.1"])
 
@@ -85,7 +86,9 @@ def test_a_failure_is_explained_as_grpc_verifies(tmp_path, monkeypatch):
     with agent("lo", f"--tls-cert={certificate}", f"--tls-key={key}") as (address, _):
         target = GnmiTarget("sw", address, (), tls_ca=str(authority.ca))
         assert diagnose(target) == ""
-        assert "Hostname mismatch" in diagnose(replace(target, tls_server_name="elsewhere.example"))
+        for trusted in (authority.ca, certificate):
+            elsewhere = replace(target, tls_ca=str(trusted), tls_server_name="elsewhere.example")
+            assert "Hostname mismatch" in diagnose(elsewhere)
 
 
 def test_trust_on_first_use_pins_the_certificate(tmp_path, monkeypatch, authority, other):

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from otlplib import MS, OUT_BYTES, T0, FedIntake, message
 
+from mburst.telemetry.otlp.port_bins import MOST_RUNS
 from mburst.telemetry.otlp.widths import width_of
 
 US, S = MS // 1000, 1000 * MS
@@ -65,6 +66,16 @@ def taken_together(due: list[int], width: int, noise: random.Random) -> list[int
 def missing(due: list[int], width: int, noise: random.Random) -> list[int]:
     """One sample in three is missing."""
     return [at + noise.randrange(width // 100) for at in due if noise.random() > 1 / 3]
+
+
+def late_at_random(due: list[int], width: int, noise: random.Random) -> list[int]:
+    """Each sample is late by up to a width."""
+    return [*late(due, [noise.randrange(width) for _ in due])]
+
+
+def mostly_missing(due: list[int], width: int, noise: random.Random) -> list[int]:
+    """Seven in ten samples are missing."""
+    return [at + noise.randrange(width // 100) for at in due if noise.random() > 0.7]
 
 
 def stepped(due: list[int], width: int, noise: random.Random) -> list[int]:
@@ -128,6 +139,25 @@ def test_uneven_samples_end_no_recording(sender, width):
         times = sender([T0 + k * width for k in range(3000)], width, noise)
         found = fed(times, [1000] * (len(times) - 1), take=500)
         assert [lane.bin_ns for lane in found.intake.ports.lanes.values()] == [width], f"seed {seed}"
+
+
+@pytest.mark.parametrize("sender", [late_at_random, mostly_missing])
+def test_samples_that_are_too_uneven_end_no_recording(sender):
+    """128 of them do not show their interval."""
+    for seed in range(3):
+        noise = random.Random(f"{sender.__name__} {seed}")
+        times = sender([T0 + k * 10 * MS for k in range(8000)], 10 * MS, noise)
+        assert len(fed(times, [1000] * (len(times) - 1), take=500).intake.ports.lanes) == 1, f"seed {seed}"
+
+
+def test_a_port_that_changes_all_the_time_has_a_bounded_number_of_recordings():
+    """The number of lanes is limited for all ports together."""
+    intervals = [(10 if k // 400 % 2 else 11) * MS for k in range(20_000)]
+    amounts = [k % 977 for k in range(20_000)]
+    found = fed([T0, *(T0 + np.cumsum(intervals)).tolist()], amounts, take=400)
+    assert len(found.intake.ports.lanes) == MOST_RUNS + 1
+    in_bins = sum(amount for amount, _ in found.bins.values())
+    assert in_bins + sum(missed.bytes for missed in found.missed) == sum(amounts)
 
 
 @pytest.mark.parametrize("late_ns", [0, 300_000, 600_000, 990_000])
