@@ -20,6 +20,8 @@ from livelab import Lab, promiscuity
 from processes import children
 from waiting import beside, wait_for
 
+from mburst.agent.supervise import STOP_S
+
 TABLES = ("bins", "sources")  # the tables by which a recorder is followed
 
 
@@ -114,11 +116,12 @@ def running(lab: Lab, folder: Path, store: Path) -> Iterator[subprocess.Popen[by
         if process.poll() is None:
             process.terminate()
             try:
-                process.wait(30)
+                process.wait(STOP_S + 30)  # it names a part that does not end, and kills it
             finally:
                 process.kill()
                 process.wait()
-    assert "Traceback" not in (folder / "log").read_text()
+    printed = (folder / "log").read_text()
+    assert "Traceback" not in printed and "did not end" not in printed, printed
 
 
 def finish(lab: Lab, store: Path, acknowledged: dict[str, list[Any]]) -> str:
