@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from livelab import Lab, promiscuity
 from liverecording import begin_recording
+from privilegelib import for_all
 from waiting import wait_for
 
 from mburst.__main__ import main
@@ -204,20 +205,9 @@ def test_the_recorder_detects_canary_bursts(line: Lab, tmp_path: Path, shared: P
         wait_for(lambda: promiscuity(line) or recorder.poll() is not None, "the recording begins")
         first = run_in(line.near, *MBURST, "canary", "10.9.0.2", "-o", str(store), *SENDING)
         assert first.returncode == 0, first.stderr
-        second = run_in(
-            line.near,
-            "setpriv",
-            "--reuid",
-            "65534",
-            "--clear-groups",
-            "--bounding-set=-all",
-            *MBURST,
-            "canary",
-            "10.9.0.2",
-            "--sent",
-            str(shared / "sent"),
-            *SENDING,
-        )
+        nobody = ["setpriv", "--reuid=65534", "--clear-groups", "--bounding-set=-all"]
+        words = [*nobody, *MBURST, "canary", "10.9.0.2", "--sent", str(shared / "sent"), *SENDING]
+        second = run_in(line.near, *for_all(words))
         assert second.returncode == 0, second.stderr
     finally:
         recorder.send_signal(signal.SIGINT)
