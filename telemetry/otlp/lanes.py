@@ -58,7 +58,7 @@ class SampledLane:
         self.missed: list[Missed] = []
         self.too_long = self.too_short = 0  # the number of last intervals that are too long or too short for the width
         self._ts_ns = begin_ns  # the last sample
-        self._last = np.empty(0, np.int64)  # the intervals since `has_other_width` looked at them
+        self._last = np.empty(0, np.int64)  # the last LOOKED intervals since `has_other_width` looked at them
         self._edge = self._begin = (due_ns + bin_ns // 2) // bin_ns  # its edge, in bins since 1970
         self._first = max(self._begin, -(-not_before_ns // bin_ns))  # the first bin
         self._phase_ns = due_ns - self._edge * bin_ns  # from an edge of bins to the samples
@@ -91,7 +91,7 @@ class SampledLane:
         is_extra |= sampled & (number < self._first)
         usable = sampled & possible & ~is_extra
         skipped = before[sampled & (edge - before == 2) & (before >= self._first)]
-        self._last = np.concatenate([self._last, interval])
+        self._last = np.concatenate([self._last, interval])[-LOOKED:]
         self.too_long = at_end(~sampled, self.too_long)
         self.too_short = at_end(sampled & (2 * interval < self.bin_ns), self.too_short)
         parts = [
@@ -112,7 +112,7 @@ class SampledLane:
         sure."""
         if len(self._last) < LOOKED:
             return False
-        last, self._last = self._last[-LOOKED:], self._last[:0]
+        last, self._last = self._last, self._last[:0]
         single = last[last < 2 * SAMPLE_NEAR * np.median(last)]  # no sample is missing in these
         low, median, high = np.quantile(single, (0.25, 0.5, 0.75))
         is_off = abs(median - self.bin_ns) > max(TOLERANCE * self.bin_ns, SPREAD * (high - low))

@@ -23,7 +23,7 @@ MOST_LANES = 8192
 LEARNED = 16  # intervals from which the width is determined; twice as many, and so on, while it is not sure
 MOST_LEARNED = 128  # intervals after which it is determined in any case
 WIDEST_NS = 10**9  # less frequent samples do not become bins
-MOST_RUNS = 16  # after which a width that changes by less than half begins no other run: lanes are limited
+MOST_RUNS = 16  # after as many, a width that changes by less than half begins no other: lanes are limited
 OTHERS = 64  # successive intervals that are all too long for a bin, or under half a width
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from otlplib import MS, OUT_BYTES, T0, FedIntake, message
 
+from mburst.telemetry.otlp.lanes import LOOKED
 from mburst.telemetry.otlp.port_bins import MOST_RUNS
 from mburst.telemetry.otlp.widths import width_of
 
@@ -155,7 +156,8 @@ def test_a_port_that_changes_all_the_time_has_a_bounded_number_of_recordings():
     intervals = [(10 if k // 400 % 2 else 11) * MS for k in range(20_000)]
     amounts = [k % 977 for k in range(20_000)]
     found = fed([T0, *(T0 + np.cumsum(intervals)).tolist()], amounts, take=400)
-    assert len(found.intake.ports.lanes) == MOST_RUNS + 1
+    lanes = [*found.intake.ports.lanes.values()]
+    assert len(lanes) == MOST_RUNS + 1 and all(len(lane._last) <= LOOKED for lane in lanes)
     in_bins = sum(amount for amount, _ in found.bins.values())
     assert in_bins + sum(missed.bytes for missed in found.missed) == sum(amounts)
 
