@@ -132,7 +132,7 @@ _ISO = re.compile(r"(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}
 def parse_time(text: str, newest_ns: int | None = None) -> int:
     """Returns Unix nanoseconds of an ISO 8601 time, in UTC by default, or, if NEWEST_NS is given, of a duration (at
     most LONGEST_NS) before it: "2026-11-20", "2026-11-20T14:03:05.123456789", "24h". Raises UsageError."""
-    example = "examples: 24h, 2026-11-20, 2026-11-20T14:03:05.25"
+    example = f"examples: {'24h, ' if newest_ns is not None else ''}2026-11-20, 2026-11-20T14:03:05.25"
     if newest_ns is not None and is_duration(text):
         return newest_ns - min(_nanoseconds(text), LONGEST_NS)
     match = _ISO.fullmatch(text.strip())

@@ -2,7 +2,8 @@
 Trino can all run (`make test-engines`).
 
 They read the tables of results (docs/fleet.md) and two more: `asked` has one row, since_ns and until_ns; `inventory`
-has the rack, host, service and address of hosts, each host once, or no row.
+has the rack, host, service and address of hosts, and from when until when (NULL: no limit) each is expected, each host
+once, or no row.
 
 The charts of a report also need the queries of queries/fleet_report, which only DuckDB runs."""
 

@@ -69,9 +69,9 @@ def connect(
     divided: Iterable[tuple[str, str]] = (),
 ) -> duckdb.DuckDBPyConnection:
     """Returns a database with the tables FILES, each of one or more files (those of switch ports, `port_…`, also of
-    none); ASKED, the requested span of time (Unix ns); and INVENTORY (rack, host, service, address: VARCHAR; each host
-    once). For DIVIDED dates and racks, the files of `contention` have no row: it is computed from `bursts`, `coverage`
-    and the tables of switch ports. The database reads FILES and nothing else."""
+    none); ASKED, the requested span of time (Unix ns); and INVENTORY (rack, host, service, address: VARCHAR; added_ns,
+    removed_ns: BIGINT; each host once). For DIVIDED dates and racks, the files of `contention` have no row: it is
+    computed from `bursts`, `coverage` and the tables of switch ports. The database reads FILES and nothing else."""
     connection = views.unlocked(bare(), {})
     connection.execute("CREATE TABLE defined.result_files (name VARCHAR, file VARCHAR, date VARCHAR, rack VARCHAR)")
     views.note_paths(connection, [str(file.path) for found in files.values() for file in found])
@@ -93,7 +93,9 @@ def connect(
     connection.execute("CREATE TABLE asked (since_ns BIGINT, until_ns BIGINT)")
     connection.execute("INSERT INTO asked VALUES ($1, $2)", list(asked))
     connection.register("listed_hosts", inventory)
-    connection.execute("CREATE TABLE inventory AS SELECT rack, host, service, address FROM listed_hosts")
+    connection.execute(
+        "CREATE TABLE inventory AS SELECT rack, host, service, address, added_ns, removed_ns FROM listed_hosts"
+    )
     connection.unregister("listed_hosts")
     lockdown.lock(connection)
     return connection

@@ -44,7 +44,7 @@ def add_days(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inventory",
         metavar="FILE",
-        help="CSV file with the columns rack and host (hosts that are expected), service and address",
+        help="CSV file with the columns rack and host (hosts that are expected), service, address, from, until (UTC)",
     )
     parser.add_argument(
         "--scratch",

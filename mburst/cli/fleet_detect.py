@@ -44,7 +44,9 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "larger than 2 GB (default)",
     )
     parser.add_argument(
-        "--inventory", metavar="FILE", help="CSV file with the columns rack and host: hosts that are expected to ship"
+        "--inventory",
+        metavar="FILE",
+        help="CSV file with the columns rack and host (hosts that are expected to ship), from, until (UTC)",
     )
     parser.add_argument(
         "--verdicts",
@@ -74,7 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan, detect, and list the partitions."""
     from ..fleet.detect import detect_day
     from ..fleet.inventory import read_inventory
-    from ..fleet.plan import day_of, plan
+    from ..fleet.plan import day_of
+    from ..fleet.planning import plan
     from ..fleet.receipts import DamagedReceipt, list_receipts
     from ..fleet.results import open_results
     from ..fleet.target import open_target
@@ -86,13 +89,16 @@ def run(arguments: argparse.Namespace) -> int:
     damaged: list[DamagedReceipt] = []
     settings: dict[str, Any] = {"split": arguments.split, "rack": arguments.rack, "inventory": inventory}
     settings["with_verdicts"] = arguments.verdicts
-    plans = list(plan(target, results, date, definition, damaged=damaged.append, **settings))
+    plans = list(plan(target, results, date, definition, damaged=damaged.append, doubted=say, **settings))
     for error in damaged:
         say(f"{error} ({error.hint})")
     if not plans:
         if not any(list_receipts(target, arguments.rack)):
             raise nobody_ships(arguments.target, arguments.rack)
-        say(f"{date}: nothing to detect: all hosts ship their bursts of this day to {arguments.output} themselves")
+        say(
+            f"{date}: nothing to detect: all hosts ship their bursts of this day to {arguments.output} themselves, "
+            "or are not expected on it"
+        )
     open_results(results, definition)
     found = detect_day(target, results, iter(plans), engine, _Progress(len(plans)) if not arguments.json else _silent)
     if arguments.json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """List each host that has shipped to TARGET: until when nothing of it is missing, how far that is behind
 now, and which of its files are damaged and could not be shipped. A host that is behind by more than twice the time
-between its calls is silent; hosts that never shipped are not known. Exit code 0: no host is silent and no receipt
-damaged; 1: some are."""
+between its calls is silent. An inventory adds hosts that never shipped, and states which hosts were removed. Exit code
+0: no host is silent and no receipt damaged; 1: some are."""
 COLUMNS = ("rack", "host", "level", "complete until (UTC)", "behind", "last receipt", "missing files", "silent")
 
 
@@ -28,18 +29,26 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("target", metavar="TARGET", help="bucket or folder, as for `mburst ship`")
     parser.add_argument("--rack", help="only this rack")
+    parser.add_argument(
+        "--inventory",
+        metavar="FILE",
+        help="CSV file with the columns rack and host (hosts that are expected to ship), from, until (UTC)",
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the newest receipts, and list the hosts."""
+    from ..fleet.inventory import read_inventory
     from ..fleet.receipts import DamagedReceipt
     from ..fleet.status import status
     from ..fleet.target import open_target
 
     damaged: list[DamagedReceipt] = []
-    hosts = status(open_target(arguments.target), arguments.rack, damaged=damaged.append)
+    inventory = read_inventory(Path(arguments.inventory)) if arguments.inventory else set()
+    target = open_target(arguments.target)
+    hosts = status(target, arguments.rack, damaged=damaged.append, inventory=inventory, doubted=say)
     for error in damaged:
         say(f"{error} ({error.hint})")
     if not hosts and not damaged:
@@ -61,12 +70,12 @@ def _row(host: HostStatus) -> tuple[Any, ...]:
     return (
         host.rack,
         host.host,
-        host.level,
+        host.level or "-",
         format_time(host.until_ns)[:19] if host.until_ns > 0 else "never",
-        format_duration(host.behind_ns),
-        format_duration(host.behind_ns + host.until_ns - host.written_ns) + " ago",
+        format_duration(host.behind_ns) if host.until_ns > 0 else "-",
+        format_duration(host.behind_ns + host.until_ns - host.written_ns) + " ago" if host.receipts else "never",
         len(host.missing),
-        host.silent or "-",
+        host.silent or (f"removed at {format_time(host.removed_ns)[:19]}" if host.removed_ns is not None else "-"),
     )
 
 

@@ -197,5 +197,5 @@ def _local(results: FleetTarget, key: str, folder: Path) -> Path:
 def _table(inventory: Iterable[HostOf]) -> pa.Table:
     import pyarrow as pa
 
-    schema = pa.schema([(name, pa.string()) for name in HostOf._fields])
-    return pa.Table.from_pylist([of._asdict() for of in sorted(inventory)], schema)
+    schema = pa.schema([(name, pa.int64() if name.endswith("_ns") else pa.string()) for name in HostOf._fields])
+    return pa.Table.from_pylist([of._asdict() for of in sorted(inventory, key=lambda of: of[:2])], schema)

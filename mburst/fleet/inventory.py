@@ -1,4 +1,4 @@
-"""Inventories: CSV files that list the hosts of a fleet."""
+"""Inventories: CSV files that list the hosts of a fleet, and from when until when each is one of its rack."""
 
 from __future__ import annotations
 
@@ -8,26 +8,51 @@ from typing import Any, NamedTuple
 
 from ..errors import MburstError, UsageError
 from ..telemetry.naming.rows import canonical
+from ..units import format_time, parse_time
+
+STOPPING_NS = 1200 * 10**9  # longest time after its `until` to which the measurements of a removed host may reach
 
 
 class HostOf(NamedTuple):
-    """A host of a rack, with its service and address, if they are known."""
+    """A host of a rack, with its service and address, if they are known. It is expected to ship measurements of the
+    times from `added_ns` on and before `removed_ns` (Unix nanoseconds; None: no limit)."""
 
     rack: str
     host: str
     service: str = ""
     address: str = ""
+    added_ns: int | None = None
+    removed_ns: int | None = None
+
+    def is_expected(self, since_ns: int, until_ns: int) -> bool:
+        """Whether measurements of any time from SINCE_NS on and before UNTIL_NS are expected."""
+        return (self.added_ns is None or self.added_ns < until_ns) and (
+            self.removed_ns is None or self.removed_ns > since_ns
+        )
+
+    def doubt(self, shipped_ns: int | None) -> str:
+        """Why the host counts as one without an `until`, or '': it has shipped measurements of later times, before
+        SHIPPED_NS (None: of no time)."""
+        if self.removed_ns is None or shipped_ns is None or shipped_ns <= self.removed_ns + STOPPING_NS:
+            return ""
+        return (
+            f"host {self.host} of rack {self.rack} has shipped measurements until {format_time(shipped_ns)}, after its "
+            f"`until` in the inventory, {format_time(self.removed_ns)}: it still counts as expected"
+        )
+
+
+_COLUMNS = ("rack", "host", "service", "address", "from", "until")
 
 
 def read_inventory(path: Path) -> set[HostOf]:
-    """Returns the hosts in a CSV file. It has the columns rack and host, optionally service and address, and may have
-    others. Raises MburstError, and UsageError."""
+    """Returns the hosts in a CSV file. It has the columns rack and host, optionally service, address, from and until,
+    and may have others. Raises MburstError, and UsageError."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
             if not {"rack", "host"} <= set(rows.fieldnames or ()):
                 raise UsageError(f"{path}: no columns rack and host", "the first line of the file names its columns")
-            if twice := next((name for name in HostOf._fields if (rows.fieldnames or []).count(name) > 1), None):
+            if twice := next((name for name in _COLUMNS if (rows.fieldnames or []).count(name) > 1), None):
                 raise UsageError(f"{path}: two columns {twice}", "leave one of them out")
             found = {_listed(row, f"{path}:{rows.line_num}") for row in rows if any(filter(None, row.values()))}
     except OSError as error:
@@ -35,9 +60,9 @@ def read_inventory(path: Path) -> set[HostOf]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise MburstError(f"{path}: not a CSV file in UTF-8") from error
     once: set[tuple[str, str]] = set()
-    for of in sorted(found):
+    for of in sorted(found, key=lambda of: of[:2]):
         if of[:2] in once:
-            raise UsageError(f"{path}: host {of.host} of rack {of.rack} has two services or addresses", "list it once")
+            raise UsageError(f"{path}: host {of.host} of rack {of.rack} has two lines that differ", "list it once")
         once.add(of[:2])
     return found
 
@@ -46,10 +71,21 @@ def _listed(row: dict[str | Any, str | Any], where: str) -> HostOf:
     """Returns the host in a line of an inventory; the key None has cells without a column. Raises UsageError."""
     if None in row:
         raise UsageError(f"{where}: more cells than columns", "put quotes around text with commas")
-    rack, host, service, address = ((row.get(name) or "").strip() for name in HostOf._fields)
+    rack, host, service, address, begin, end = ((row.get(name) or "").strip() for name in _COLUMNS)
     if not (rack and host):
         raise UsageError(f"{where}: no rack or no host", "give both, or remove the line")
-    return HostOf(rack, host, service, address and _stored(address, where))
+    added_ns, until_ns = _time(begin, where), _time(end, where)
+    if added_ns is not None and until_ns is not None and added_ns >= until_ns:
+        raise UsageError(f"{where}: until is not after from", "leave one of them out, or correct it")
+    return HostOf(rack, host, service, address and _stored(address, where), added_ns, until_ns)
+
+
+def _time(text: str, where: str) -> int | None:
+    """Returns the time in a cell, or None if it is empty. Raises UsageError."""
+    try:
+        return parse_time(text) if text else None
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}", error.hint) from None
 
 
 def _stored(address: str, where: str) -> str:

@@ -1,5 +1,4 @@
-"""Plans of the detection of one day: a partition for each rack, or for each host of a large rack, with the files that
-it needs. Files are taken from receipts, so that only receipts are listed.
+"""What the plan of a partition is, and which files it needs. planning.py makes the plans of a day.
 
 The plan of a partition is an object of the results. Its digest covers everything that decides the result: the
 definition, the files with their SHA-256, what is missing, and the version of mburst. A partition is done if its record
@@ -10,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -23,31 +20,16 @@ from ..errors import MburstError, UsageError
 from ..sql.format.filenames import SealedName
 from ..typed import is_typed
 from ..units import format_time
-from . import LEVELS
-from .inventory import HostOf
-from .receipts import (
-    DamagedReceipt,
-    Receipt,
-    ReceiptName,
-    ShippedFile,
-    files_of,
-    list_receipts,
-    newest_receipt,
-    read_receipt,
-)
-from .results import PartitionName, PartitionRecord, list_records
+from .receipts import ShippedFile
+from .results import PartitionName, PartitionRecord
 from .target import FleetTarget, NoSuchObject, TargetError
 
 DAY_NS = 86_400 * 10**9
 NEAR_NS = 1200 * 10**9  # added before and after the day: longer than a recorder takes to seal a segment
-SKEW_NS = DAY_NS  # longest time by which the clock of receipts may be behind the clock of their bins
-LARGE_BYTES = 2 << 30  # size of a rack's day above which it is divided by host
-SPLITS = ("auto", "rack", "host")
 MEASURED, STATED = ("bins", "sources"), ("recordings", "canary")  # tables in which bursts are detected
 SWITCH, LINKS = "queues", "links"  # tables of switches: drops during bursts, for the hosts that links name
 PROBES = "probes"  # verdicts need rows in this table
 INVESTIGATED = (PROBES, "gaps", "ports", SWITCH, LINKS)  # tables that verdicts need in addition to those of detection
-_THREADS = 16  # threads that read receipts
 
 
 @dataclass(frozen=True)
@@ -55,8 +37,9 @@ class PartitionPlan:
     """The plan of a partition's detection. `near` are the files of the day and of NEAR_NS around it. `further` are the
     other files in the receipts that were read, for bursts that continue beyond. `behind` and `missing` are as in
     results.PartitionRecord. `collectors` are hosts in `behind` that ship data of switches and no recording of their
-    own. `with_rows` asks for the bins and senders near bursts as well, and `with_verdicts` for verdicts (verdicts.py),
-    for which the files in `evidence` are fetched; there are none if the day has no probes."""
+    own. `removed` are hosts in `behind` that the inventory removes during the day, each with that time. `with_rows`
+    asks for the bins and senders near bursts as well, and `with_verdicts` for verdicts (verdicts.py), for which the
+    files in `evidence` are fetched; there are none if the day has no probes."""
 
     name: PartitionName
     definition: BurstDefinition
@@ -67,6 +50,7 @@ class PartitionPlan:
     behind: Mapping[str, int | None] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     collectors: tuple[str, ...] = ()
+    removed: Mapping[str, int] = field(default_factory=dict)
     version: str = __version__
     with_rows: bool = False
     with_verdicts: bool = False
@@ -123,6 +107,7 @@ class PartitionPlan:
             "further": [list(file) for file in self.further],
             "behind": dict(self.behind),
             **({"collectors": list(self.collectors)} if self.collectors else {}),
+            **({"removed": dict(self.removed)} if self.removed else {}),
             **({"with_rows": True} if self.with_rows else {}),
             **(
                 {"with_verdicts": True, "evidence": [list(file) for file in self.evidence]}
@@ -199,127 +184,6 @@ def start_of(date: str) -> int:
     return int(datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 10**9
 
 
-def plan(
-    target: FleetTarget,
-    results: FleetTarget,
-    date: str,
-    definition: BurstDefinition,
-    *,
-    split: str = "auto",
-    rack: str | None = None,
-    inventory: Iterable[HostOf] = (),
-    with_verdicts: bool = False,
-    damaged: Callable[[DamagedReceipt], None] = lambda _: None,
-) -> Iterator[PartitionPlan]:
-    """Yields the partitions of DATE, of RACK or of all racks, rack by rack. SPLIT is `rack`, `host`, or `auto`, which
-    divides as existing results of the date do, and otherwise divides racks of more than LARGE_BYTES. INVENTORY has the
-    hosts that are expected to ship. WITH_VERDICTS is as in PartitionPlan. DAMAGED is called with each receipt that is
-    left out. Raises UsageError if results are divided otherwise, and TargetError."""
-    expected: dict[str, set[str]] = defaultdict(set)
-    for host in inventory:
-        if rack in (None, host.rack):
-            expected[host.rack].add(host.host)
-    names: dict[str, list[ReceiptName]] = defaultdict(list)
-    for name in list_receipts(target, rack):
-        names[name.rack].append(name)
-    for of_rack in sorted({*names, *expected}):
-        shipped = _Shipped(target, names.get(of_rack, []), start_of(date) - SKEW_NS, damaged)
-        day = _RackDay(date, of_rack, definition, shipped, expected[of_rack], with_verdicts)
-        yield from _divided(day, results, split)
-
-
-class _Shipped:
-    """The files that the hosts of a rack have shipped, by the receipts written from SINCE_NS on and the newest of each
-    host."""
-
-    def __init__(
-        self, target: FleetTarget, names: list[ReceiptName], since_ns: int, damaged: Callable[[DamagedReceipt], None]
-    ) -> None:
-        newest: dict[str, ReceiptName] = {name.host: name for name in sorted(names, key=lambda of: of.written_ns)}
-        wanted = [name for name in names if name.written_ns >= since_ns or newest[name.host] is name]
-
-        self._unknown: dict[str, str] = {}  # lines that say of which files nothing is known, and the host of each
-
-        def read(name: ReceiptName) -> Receipt | None:
-            try:
-                return read_receipt(target, name)
-            except DamagedReceipt as error:
-                damaged(error)
-                self._unknown[f"{name.key}: a damaged receipt"] = name.host
-                return None
-
-        def differ(error: DamagedReceipt, file: ShippedFile) -> None:
-            damaged(error)
-            self._unknown[f"{error}"] = _host_of(file) or ""
-
-        with ThreadPoolExecutor(_THREADS) as pool:
-            receipts = [receipt for receipt in pool.map(read, wanted) if receipt is not None]
-        receipts.sort(key=lambda receipt: receipt.written_ns)
-        self.files = files_of(receipts, differ)
-        self._shippers = {file.key: receipt.host for receipt in receipts for file in receipt.files}
-        self.newest = {receipt.host: receipt for receipt in receipts}
-        self.hosts = {*newest}
-
-    def host_of(self, file: ShippedFile) -> str:
-        """Returns the host of a file. Files without a recording host, such as those of switch ports, belong to the host
-        that shipped them."""
-        return _host_of(file) or self._shippers[file.key]
-
-    def unknown(self, hosts: Collection[str]) -> Iterator[str]:
-        """A line for each receipt of HOSTS that is damaged, and each file that receipts state different content of."""
-        yield from (line for line, host in self._unknown.items() if host in ("", *hosts))
-
-    def collectors(self) -> set[str]:
-        """Returns the hosts that shipped files but recorded none of them."""
-        own = {_host_of(file) for file in self.files.values()}
-        return {*self._shippers.values()} - own
-
-
-@dataclass
-class _RackDay:
-    """A day of a rack before it is divided."""
-
-    date: str
-    rack: str
-    definition: BurstDefinition
-    shipped: _Shipped
-    expected: set[str]
-    with_verdicts: bool = False
-
-    @property
-    def hosts(self) -> list[str]:
-        """The hosts that have ever shipped, and those that are expected to."""
-        return sorted({*self.shipped.hosts, *self.expected})
-
-    def partition(self, host: str | None) -> PartitionPlan:
-        """Returns the partition of a host, or of all hosts if HOST is None."""
-        hosts = self.hosts if host is None else [host]
-        files = [
-            file
-            for file in self.shipped.files.values()
-            if self.shipped.host_of(file) in hosts or file.table in (SWITCH, LINKS)
-        ]
-        newest = {of: self.shipped.newest.get(of) for of in hosts}
-        whole_ns = start_of(self.date) + DAY_NS + NEAR_NS
-        behind = {
-            of: receipt.until_ns if receipt else None
-            for of, receipt in newest.items()
-            if receipt is None or receipt.until_ns < whole_ns
-        }
-        found = planned(
-            PartitionName(self.date, self.rack, host),
-            self.definition,
-            files,
-            behind,
-            {*self.shipped.unknown(hosts)}.union(
-                *(_missing(receipt, start_of(self.date)) for receipt in newest.values() if receipt)
-            ),
-            [file for file in self.shipped.files.values() if (_host_of(file) or "") in ("", *hosts)],
-            self.with_verdicts,
-        )
-        return replace(found, collectors=tuple(sorted(self.shipped.collectors() & behind.keys())))
-
-
 def planned(
     name: PartitionName,
     definition: BurstDefinition,
@@ -360,16 +224,6 @@ def _lacking_file(line: str) -> ShippedFile | None:
     return ShippedFile(key.partition("/")[0], key, 0, "", 0, name.first_ns, name.last_ns) if name else None
 
 
-def _missing(receipt: Receipt, since_ns: int) -> Iterator[str]:
-    """Yields what a host's newest receipt reports as not shipped of the day from SINCE_NS on."""
-    yield from receipt.missing
-    yield from compacted_of(f"host {receipt.host}", receipt.compacted_ns, since_ns)
-    if receipt.level != LEVELS[0]:
-        yield f"host {receipt.host} ships no rows: its level is {receipt.level}"
-    for table in {*MEASURED, *STATED} - {*receipt.tables}:
-        yield f"host {receipt.host} does not ship the table {table}"
-
-
 def compacted_of(whose: str, compacted_ns: tuple[int, int] | None, since_ns: int) -> Iterator[str]:
     """Yields a line on rows of the day from SINCE_NS on, or of NEAR_NS around it, that were compacted before they were
     shipped. COMPACTED_NS is that of a receipt."""
@@ -378,7 +232,8 @@ def compacted_of(whose: str, compacted_ns: tuple[int, int] | None, since_ns: int
         yield f"{whose}: rows from {first} to {last} were compacted before they were shipped"
 
 
-def _host_of(file: ShippedFile) -> str | None:
+def host_of(file: ShippedFile) -> str | None:
+    """Returns the recording host of a file, or None if it has none."""
     name = SealedName.parse(file.key.rpartition("/")[2])
     return name.segment.host if name else None
 
@@ -428,27 +283,3 @@ def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int, more: tupl
     queues = [file for file in files if links and file.table == SWITCH and reach(file, NEAR_NS)]
     about = [file for file in stated if reach(file, 2 * DAY_NS) or writer_of(file) in writers]
     return [*measured, *about, *links, *queues]
-
-
-def _divided(day: _RackDay, results: FleetTarget, split: str) -> Iterator[PartitionPlan]:
-    """Yields the day as one partition, or as one for each host. Raises UsageError if the results are divided
-    otherwise."""
-    there = {"rack" if name.host is None else "host" for name in list_records(results, day.date, day.rack)}
-    if split != "auto" and there - {split}:
-        raise UsageError(
-            f"{results.name}: rack {day.rack} is divided by {there.pop()} on {day.date}", "leave --split out"
-        )
-    whole = day.partition(None)
-    large = sum(file.bytes for file in whole.near) > LARGE_BYTES
-    if "host" in (split, *there) or (split == "auto" and not there and large):
-        for part in map(day.partition, day.hosts):
-            if not (part.behind or part.missing) or not _has_shipped_bursts(results, part):
-                yield part
-    else:
-        yield whole
-
-
-def _has_shipped_bursts(results: FleetTarget, part: PartitionPlan) -> bool:
-    """Whether the host of a partition ships bursts to RESULTS itself, and that day has arrived."""
-    newest = newest_receipt(results, list_receipts(results, part.name.rack, part.name.host))
-    return newest is not None and newest.until_ns >= part.until_ns

@@ -223,6 +223,12 @@ def _behind(plan: PartitionPlan, host: str) -> str:
     return "collector behind" if host in plan.collectors else "behind"
 
 
+def _behind_ns(plan: PartitionPlan, host: str, until_ns: int) -> int:
+    """Returns how much of the day has not arrived of HOST, which has shipped until UNTIL_NS."""
+    end_ns = min(plan.until_ns, plan.removed.get(host, plan.until_ns))
+    return max(end_ns - max(until_ns, plan.since_ns), 0)
+
+
 def _has_ports(results: FleetTarget, name: PartitionName) -> bool:
     """Whether there are tables of switch ports from an earlier detection."""
     record = sound_record(results, name)
@@ -234,11 +240,10 @@ def _incomplete(plan: PartitionPlan) -> pa.Table:
     never shipped), and a row for each thing that was never shipped. Without a row the partition is complete."""
     import pyarrow as pa
 
-    day = plan.until_ns - plan.since_ns
     rows = [
         (plan.name.rack, host, plan.since_ns, None, "never shipped")
         if until is None
-        else (plan.name.rack, host, plan.since_ns, min(max(plan.until_ns - until, 0), day), _behind(plan, host))
+        else (plan.name.rack, host, plan.since_ns, _behind_ns(plan, host, until), _behind(plan, host))
         for host, until in sorted(plan.behind.items())
     ] + [(plan.name.rack, None, plan.since_ns, None, reason) for reason in plan.missing]
     schema = {"rack": pa.string(), "host": pa.string(), "day_ns": pa.int64(), "behind_ns": pa.int64()}

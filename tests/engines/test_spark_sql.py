@@ -18,7 +18,7 @@ from mburst.sql import questions
 if not shutil.which("java"):
     pytest.skip("Spark needs Java: apt-get install openjdk-17-jre-headless", allow_module_level=True)
 pyspark_sql = pytest.importorskip("pyspark.sql")
-INVENTORY = "rack STRING, host STRING, service STRING, address STRING"
+INVENTORY = "rack STRING, host STRING, service STRING, address STRING, added_ns BIGINT, removed_ns BIGINT"
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,7 @@ def test_an_answer_is_what_the_rows_add_up_to(spark: Any, tmp_path: Path, seed: 
     found, inventory = fleettables.tables(seed, racks=3, bursts=60), HOSTS if seed else []
     fleettables.write(found, tmp_path)
     create(spark, tmp_path)
-    columns = ("rack", "host", "service", "address")
-    listed = [tuple(host[column] for column in columns) for host in inventory]
+    listed = [tuple(host[column] for column in fleettables.INVENTORY.names) for host in inventory]
     spark.createDataFrame(listed, INVENTORY).createOrReplaceTempView("inventory")
     for name in questions.names():
         for since_ns, until_ns in SPANS:

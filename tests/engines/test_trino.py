@@ -42,9 +42,9 @@ def create(trino: Trino, results: Path) -> None:
 
 def ask(trino: Trino, name: str, span: tuple[int, int], inventory: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     trino.rows(f"CREATE OR REPLACE VIEW asked AS SELECT BIGINT '{span[0]}' AS since_ns, BIGINT '{span[1]}' AS until_ns")
-    columns = ("rack", "host", "service", "address")
-    rows = [[_text(host[column]) for column in columns] for host in inventory] or [["CAST(NULL AS VARCHAR)"] * 4]
-    listed = ", ".join(f"({', '.join(row)})" for row in rows)
+    columns = fleettables.INVENTORY.names
+    rows = [[_literal(column, host[column]) for column in columns] for host in inventory]
+    listed = ", ".join(f"({', '.join(row)})" for row in rows or [[_literal(column, None) for column in columns]])
     trino.rows(
         f"CREATE OR REPLACE VIEW inventory AS SELECT * FROM (VALUES {listed}) AS listed ({', '.join(columns)}) "
         "WHERE rack IS NOT NULL"
@@ -52,8 +52,10 @@ def ask(trino: Trino, name: str, span: tuple[int, int], inventory: list[dict[str
     return trino.rows(questions.text(name))
 
 
-def _text(value: str | None) -> str:
-    return "CAST(NULL AS VARCHAR)" if value is None else "'" + value.replace("'", "''") + "'"
+def _literal(column: str, value: str | int | None) -> str:
+    if column.endswith("_ns"):
+        return f"CAST({'NULL' if value is None else value} AS BIGINT)"
+    return "CAST(NULL AS VARCHAR)" if value is None else "'" + str(value).replace("'", "''") + "'"
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -100,7 +100,7 @@ def test_an_inventory_names_services_and_expected_hosts(done, capfd, tmp_path):
     with (tmp_path / "hosts.csv").open("a", newline="") as file:
         csv.writer(file).writerow(["r1", "a", "other", ""])
     assert main(["fleet", "ask", str(done), "1", *words]) == 2
-    assert "host a of rack r1 has two services or addresses" in capfd.readouterr().err
+    assert "host a of rack r1 has two lines that differ" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("harm", ["flip", "remove"])

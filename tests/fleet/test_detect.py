@@ -26,8 +26,7 @@ from waiting import wait_for
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.errors import MburstError, UsageError
-from mburst.fleet import plan as planning
-from mburst.fleet import task
+from mburst.fleet import planning, task
 from mburst.fleet.detect import local
 from mburst.fleet.inventory import HostOf, read_inventory
 from mburst.fleet.receipts import read_receipts, write_receipt

@@ -12,7 +12,7 @@ from waiting import wait_for
 
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.fleet import watching
-from mburst.fleet.plan import plan
+from mburst.fleet.planning import plan
 from mburst.fleet.results import open_results
 from mburst.fleet.target import FleetTarget, open_target
 from mburst.fleet.task import PartitionOutcome, carry_out

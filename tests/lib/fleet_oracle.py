@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import groupby, pairwise
@@ -77,8 +78,28 @@ def lateness(row: Row) -> tuple[Any, ...]:
     return (tail, -excess_ns, row["host"], row["start_ns"], row["rack"])
 
 
+def _overlap_ns(listed: Row, since: int, until: int) -> int:
+    """For how long of a span the inventory expects a host."""
+    begin, end = (listed[of] for of in ("added_ns", "removed_ns"))
+    return max(min(until if end is None else end, until) - max(since if begin is None else begin, since), 0)
+
+
+def _listed_ns(listed: Row, date: str) -> int:
+    begin = int(datetime.fromisoformat(f"{date}T00:00+00:00").timestamp()) * 10**9
+    return _overlap_ns(listed, begin, begin + DAY)
+
+
+def _recorded_ns(hours: list[Row]) -> int:
+    """The recorded time of hosts: in each hour, that of the interface and direction recorded for longest."""
+    recorded = 0
+    for _, rows in grouped(hours, lambda row: (row["host"], row["hour_ns"])):
+        lanes = grouped(rows, lambda row: (row["interface"], row["direction"]))
+        recorded += max(min(total(found, "recorded_ns"), HOUR) for _, found in lanes)
+    return recorded
+
+
 class Fleet:
-    """TABLES over SPAN, with an inventory of rows of rack, host, service and address."""
+    """TABLES over SPAN, with an inventory of rows of rack, host, service, address, added_ns and removed_ns."""
 
     def __init__(self, tables: Tables, span: Span, inventory: Sequence[Row]) -> None:
         self.tables, self.inventory = tables, inventory
@@ -98,7 +119,7 @@ class Fleet:
         expected = {(row["date"], row["rack"], row["host"]) for row in hours}
         hosts = [row for row in incomplete if row["host"] and row["reason"] != "collector behind"]
         expected |= {(row["date"], row["rack"], row["host"]) for row in hosts}
-        expected |= {(date, of["rack"], of["host"]) for date in dates for of in self.inventory}
+        expected |= {(date, of["rack"], of["host"]) for date in dates for of in self.inventory if _listed_ns(of, date)}
         switches, hosts = ({(row["rack"], row["host"]) for row in self.tables[of]} for of in ("port_hours", "hours"))
         expected = {of for of in expected if of[1:] not in switches - hosts}
         racks = {of[:2] for of in expected} | {(row["date"], row["rack"]) for row in incomplete + ports}
@@ -107,17 +128,20 @@ class Fleet:
     def _covered(self, of: Any, expected: Any, hours: list[Row], incomplete: list[Row]) -> tuple[Any, ...]:
         hosts = {host for *place, host in expected if tuple(place) == of}
         mine = [row for row in hours if (row["date"], row["rack"]) == of]
-        recorded = 0
-        for _, rows in grouped(mine, lambda row: (row["host"], row["hour_ns"])):
-            lanes = grouped(rows, lambda row: (row["interface"], row["direction"]))
-            recorded += max(min(total(found, "recorded_ns"), HOUR) for _, found in lanes)
+        recorded = _recorded_ns(mine)
         lacking = [row for row in incomplete if (row["date"], row["rack"]) == of]
         behind = [DAY if row["behind_ns"] is None else row["behind_ns"] for row in lacking if row["host"]]
         seen = {row["host"] for row in mine}
         losing = divided(total(mine, "losing_bins"), total(mine, "bins"))
-        share = recorded / (DAY * len(hosts)) if hosts else 0.0
+        share = recorded / sum(self._expected_ns(of, host, mine) for host in hosts) if hosts else 0.0
         missing = sum(row["host"] is None for row in lacking)
         return (*of, len(hosts), len(seen), share, losing, max(behind, default=0), missing)
+
+    def _expected_ns(self, of: Any, host: str, hours: list[Row]) -> int:
+        """For how long a host is expected on a date: as the inventory says, but no shorter than it recorded."""
+        listed = [_listed_ns(row, of[0]) for row in self.inventory if (row["rack"], row["host"]) == (of[1], host)]
+        recorded = _recorded_ns([row for row in hours if row["host"] == host])
+        return max(listed[0] if listed and listed[0] else DAY, recorded)
 
     def worst_hosts(self) -> Answer:
         now, before = self._rates(0), self._rates(WEEK)
@@ -319,7 +343,11 @@ class Fleet:
             if row["in_fan_in"] and row["members"] == 1 and directions[_burst(row)] != "out"
         ]
         oldest = min((row["hour_ns"] for row in self.tables["hours"]), default=None)
-        services = {of["address"]: of["service"] for of in self.inventory if of["address"]}
+        services = {
+            of["address"]: of["service"]
+            for of in sorted(self.inventory, key=lambda of: of["service"], reverse=True)  # the first counts
+            if of["address"] and _overlap_ns(of, self.since, self.until)
+        }
         answer = []
         for source, rows in grouped(counted, lambda row: row["source"]):
             asked = [row for row in rows if self.since <= row["start_ns"] < self.until]

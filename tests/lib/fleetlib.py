@@ -13,7 +13,7 @@ from storelib import rows as rows_of
 
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.fleet.detect import DayDetected, Engine, detect_day
-from mburst.fleet.plan import plan
+from mburst.fleet.planning import plan
 from mburst.fleet.results import PORT_TABLES, TABLES, open_results
 from mburst.fleet.sealed import HostName
 from mburst.fleet.ship import ShipSettings, ship

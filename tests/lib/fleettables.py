@@ -64,7 +64,9 @@ SCHEMAS: dict[str, Mapping[str, pa.DataType]] = {
 _ATTACHED = {"attached_host": _TEXT, "attached_interface": _TEXT}
 PORTS = ("bursts", "hours", "histograms", "coverage")
 SCHEMAS |= {f"port_{table}": {**SCHEMAS[table], **_ATTACHED} for table in PORTS}
-INVENTORY = pa.schema({"rack": _TEXT, "host": _TEXT, "service": _TEXT, "address": _TEXT})
+INVENTORY = pa.schema(
+    {"rack": _TEXT, "host": _TEXT, "service": _TEXT, "address": _TEXT, "added_ns": _BIG, "removed_ns": _BIG}
+)
 SENDERS = [f"10.0.0.{i}" for i in range(1, 9)]
 SIZES = (0, 90, 1500)  # of packets
 CLASSES = ((10**10, MS), (10**10, 10 * MS), (10**9, MS))

@@ -18,10 +18,17 @@ from mburst.fleet.target import open_target
 from mburst.sql import questions
 
 SPANS = [(START, START + DAY), (START - DAY, START + DAY), (START + DAY, START + 2 * DAY)]
-HOSTS: list[dict[str, str | None]] = [
-    {"rack": "r1", "host": "h0", "service": "cache", "address": "10.0.0.1"},
-    {"rack": "r1", "host": "h1", "service": "cache", "address": None},
-    {"rack": "r /2", "host": "gone", "service": "", "address": "10.0.0.3"},
+NOON = START + DAY // 2
+HOSTS: list[dict[str, str | int | None]] = [
+    {"rack": rack, "host": host, "service": service, "address": address, "added_ns": added_ns, "removed_ns": removed_ns}
+    for rack, host, service, address, added_ns, removed_ns in [
+        ("r1", "h0", "cache", "10.0.0.1", None, None),
+        ("r1", "h1", "cache", None, None, NOON),
+        ("r1", "later", "web", "10.0.0.3", START + DAY, None),
+        ("r /2", "h2", "web", "10.0.0.4", NOON, START + DAY),
+        ("r /2", "gone", "", "10.0.0.3", None, START + 1),
+        ("r9", "moved", "web", None, START - DAY, START),
+    ]
 ]
 
 

@@ -1,8 +1,10 @@
 -- Coverage: how many hosts of each rack recorded, for how much of the day, and what has not arrived.
 --
---   hosts_expected  hosts of the inventory, and hosts that recorded or have ever shipped and are behind. Switches do
---                   not count, nor do collectors, which ship what switches sent and no recording of their own
---   recorded_share  recorded time of these hosts; of several interfaces of a host, the one recorded for longest counts
+--   hosts_expected  hosts of the inventory (on days that touch their time from added_ns until removed_ns), and hosts that
+--                   recorded or have ever shipped and are behind. Switches do not count, nor do collectors, which ship
+--                   what switches sent and no recording of their own
+--   recorded_share  recorded time of these hosts, of the time for which they are expected; of several interfaces of a
+--                   host, the one recorded for longest counts
 --   losing_share    share of the recorded bins in which packets were dropped, or samples of a switch are missing: their
 --                   counts are lower bounds
 --   behind_ns       how much of the day has not arrived from the host or collector that is furthest behind; a whole day
@@ -23,23 +25,35 @@ WITH asked_hours AS (
     SELECT date, rack, host, SUM(recorded_ns) AS recorded_ns, SUM(bins) AS bins, SUM(losing_bins) AS losing_bins
     FROM of_hours GROUP BY date, rack, host HAVING SUM(recorded_ns) > 0
 ), asked_ports AS (
-    SELECT DISTINCT date, rack FROM port_hours CROSS JOIN asked WHERE hour_ns >= since_ns AND hour_ns < until_ns
+    SELECT DISTINCT date, rack, hour_ns - hour_ns % 86400000000000 AS day_ns
+    FROM port_hours CROSS JOIN asked WHERE hour_ns >= since_ns AND hour_ns < until_ns
 ), dates AS (
-    SELECT date FROM asked_hours UNION SELECT date FROM asked_incomplete UNION SELECT date FROM asked_ports
+    SELECT date, hour_ns - hour_ns % 86400000000000 AS day_ns FROM asked_hours
+    UNION SELECT date, day_ns FROM asked_incomplete
+    UNION SELECT date, day_ns FROM asked_ports
+), listed AS (
+    SELECT date, rack, host, LEAST(COALESCE(removed_ns, day_ns + 86400000000000), day_ns + 86400000000000)
+           - GREATEST(COALESCE(added_ns, day_ns), day_ns) AS listed_ns
+    FROM dates CROSS JOIN inventory
 ), known AS (
     SELECT date, rack, host FROM recorded
     UNION SELECT date, rack, host FROM asked_incomplete WHERE host IS NOT NULL AND reason <> 'collector behind'
-    UNION SELECT date, rack, host FROM dates CROSS JOIN inventory
+    UNION SELECT date, rack, host FROM listed WHERE listed_ns > 0
 ), switches AS (
     SELECT rack, host FROM port_hours EXCEPT SELECT rack, host FROM hours
 ), expected AS (
-    SELECT known.date, known.rack, known.host
-    FROM known LEFT JOIN switches ON known.rack = switches.rack AND known.host = switches.host WHERE switches.host IS NULL
+    SELECT known.date, known.rack, known.host,
+           CASE WHEN listed.listed_ns > 0 THEN listed.listed_ns ELSE 86400000000000 END AS expected_ns
+    FROM known
+    LEFT JOIN switches ON known.rack = switches.rack AND known.host = switches.host
+    LEFT JOIN listed ON known.date = listed.date AND known.rack = listed.rack AND known.host = listed.host
+    WHERE switches.host IS NULL
 ), racks AS (
     SELECT date, rack FROM expected UNION SELECT date, rack FROM asked_incomplete UNION SELECT date, rack FROM asked_ports
 ), counted AS (
     SELECT expected.date, expected.rack, COUNT(*) AS hosts_expected, COUNT(recorded.host) AS hosts_recorded,
-           SUM(recorded.recorded_ns) AS recorded_ns, SUM(recorded.bins) AS bins, SUM(recorded.losing_bins) AS losing_bins
+           SUM(recorded.recorded_ns) AS recorded_ns, SUM(recorded.bins) AS bins, SUM(recorded.losing_bins) AS losing_bins,
+           SUM(GREATEST(expected_ns, COALESCE(recorded.recorded_ns, 0))) AS expected_ns
     FROM expected LEFT JOIN recorded
         ON expected.date = recorded.date AND expected.rack = recorded.rack AND expected.host = recorded.host
     GROUP BY expected.date, expected.rack
@@ -52,7 +66,7 @@ SELECT racks.date,
        racks.rack,
        COALESCE(counted.hosts_expected, 0) AS hosts_expected,
        COALESCE(counted.hosts_recorded, 0) AS hosts_recorded,
-       COALESCE(CAST(counted.recorded_ns AS DOUBLE) / (86400e9 * counted.hosts_expected), 0e0) AS recorded_share,
+       COALESCE(CAST(counted.recorded_ns AS DOUBLE) / CAST(counted.expected_ns AS DOUBLE), 0e0) AS recorded_share,
        CAST(counted.losing_bins AS DOUBLE) / CAST(NULLIF(counted.bins, 0) AS DOUBLE) AS losing_share,
        COALESCE(lacking.behind_ns, 0) AS behind_ns,
        CAST(COALESCE(lacking.missing, 0) AS BIGINT) AS missing

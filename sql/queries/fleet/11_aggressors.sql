@@ -1,6 +1,6 @@
 -- Aggressors: which senders are in the fan-in of bursts of many hosts and racks.
 --
---   source, service  the address of the sender, and its service if the inventory has that address
+--   source, service  the address of the sender, and its service if the inventory has that address at that time
 --   racks, hosts     racks and hosts that received these bursts
 --   led              bursts in which it sent more than every other sender; if several sent the most, no sender led the
 --                    burst
@@ -34,7 +34,10 @@ WITH leaders AS (
     SELECT source, COUNT(DISTINCT rack) AS racks, COUNT(*) AS hosts, SUM(bursts) AS bursts, SUM(led) AS led, SUM(bytes) AS bytes
     FROM of_hosts GROUP BY source
 ), services AS (
-    SELECT address, MIN(service) AS service FROM inventory WHERE address IS NOT NULL GROUP BY address
+    SELECT address, MIN(service) AS service
+    FROM inventory CROSS JOIN asked
+    WHERE address IS NOT NULL AND COALESCE(added_ns < asked.until_ns, TRUE) AND COALESCE(removed_ns > since_ns, TRUE)
+    GROUP BY address
 )
 SELECT sums.source,
        services.service,

@@ -1,0 +1,250 @@
+"""The plans of the detection of one day: a partition for each rack, or for each host of a large rack, from what its
+hosts have shipped and what was expected of them. Files are taken from receipts, so that only receipts are listed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from ..analysis.bursts.find import BurstDefinition
+from ..errors import UsageError
+from . import LEVELS
+from .inventory import HostOf
+from .plan import (
+    DAY_NS,
+    LINKS,
+    MEASURED,
+    NEAR_NS,
+    STATED,
+    SWITCH,
+    PartitionPlan,
+    compacted_of,
+    host_of,
+    planned,
+    start_of,
+)
+from .receipts import (
+    DamagedReceipt,
+    Receipt,
+    ReceiptName,
+    ShippedFile,
+    files_of,
+    list_receipts,
+    newest_receipt,
+    read_receipt,
+)
+from .results import PartitionName, list_records
+from .target import FleetTarget
+
+SKEW_NS = DAY_NS  # longest time by which the clock of receipts may be behind the clock of their bins
+LARGE_BYTES = 2 << 30  # size of a rack's day above which it is divided by host
+SPLITS = ("auto", "rack", "host")
+_THREADS = 16  # threads that read receipts
+
+
+def plan(
+    target: FleetTarget,
+    results: FleetTarget,
+    date: str,
+    definition: BurstDefinition,
+    *,
+    split: str = "auto",
+    rack: str | None = None,
+    inventory: Iterable[HostOf] = (),
+    with_verdicts: bool = False,
+    damaged: Callable[[DamagedReceipt], None] = lambda _: None,
+    doubted: Callable[[str], None] = lambda _: None,
+) -> Iterator[PartitionPlan]:
+    """Yields the partitions of DATE, of RACK or of all racks, rack by rack. SPLIT is `rack`, `host`, or `auto`, which
+    divides as existing results of the date do, and otherwise divides racks of more than LARGE_BYTES. INVENTORY has the
+    hosts that are expected to ship, and from when until when. WITH_VERDICTS is as in PartitionPlan. DAMAGED is called
+    with each receipt that is left out, and DOUBTED with why a host that the inventory removes is expected even so.
+    Raises UsageError if results are divided otherwise, and TargetError."""
+    listed: dict[str, dict[str, HostOf]] = defaultdict(dict)
+    for host in inventory:
+        if rack in (None, host.rack):
+            listed[host.rack][host.host] = host
+    names: dict[str, list[ReceiptName]] = defaultdict(list)
+    for name in list_receipts(target, rack):
+        names[name.rack].append(name)
+    expected = {of for of in listed if any(_is_expected(host, date) for host in listed[of].values())}
+    for of_rack in sorted({*names, *expected}):
+        shipped = _Shipped(target, names.get(of_rack, []), start_of(date) - SKEW_NS, damaged)
+        day = _RackDay(date, of_rack, definition, shipped, listed[of_rack], with_verdicts)
+        for doubt in day.doubts():
+            doubted(doubt)
+        yield from _divided(day, results, split)
+
+
+def _is_expected(host: HostOf, date: str) -> bool:
+    """Whether measurements of any time of a date are expected of HOST."""
+    return host.is_expected(start_of(date), start_of(date) + DAY_NS)
+
+
+class _Shipped:
+    """The files that the hosts of a rack have shipped, by the receipts written from SINCE_NS on and the newest of each
+    host."""
+
+    def __init__(
+        self, target: FleetTarget, names: list[ReceiptName], since_ns: int, damaged: Callable[[DamagedReceipt], None]
+    ) -> None:
+        newest: dict[str, ReceiptName] = {name.host: name for name in sorted(names, key=lambda of: of.written_ns)}
+        wanted = [name for name in names if name.written_ns >= since_ns or newest[name.host] is name]
+
+        self._unknown: dict[str, str] = {}  # lines that say of which files nothing is known, and the host of each
+
+        def read(name: ReceiptName) -> Receipt | None:
+            try:
+                return read_receipt(target, name)
+            except DamagedReceipt as error:
+                damaged(error)
+                self._unknown[f"{name.key}: a damaged receipt"] = name.host
+                return None
+
+        def differ(error: DamagedReceipt, file: ShippedFile) -> None:
+            damaged(error)
+            self._unknown[f"{error}"] = host_of(file) or ""
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            receipts = [receipt for receipt in pool.map(read, wanted) if receipt is not None]
+        receipts.sort(key=lambda receipt: receipt.written_ns)
+        self.files = files_of(receipts, differ)
+        self._shippers = {file.key: receipt.host for receipt in receipts for file in receipt.files}
+        self.newest = {receipt.host: receipt for receipt in receipts}
+        self.hosts = {*newest}
+
+    def owner_of(self, file: ShippedFile) -> str:
+        """Returns the host of a file. Files without a recording host, such as those of switch ports, belong to the host
+        that shipped them."""
+        return host_of(file) or self._shippers[file.key]
+
+    def unknown(self, hosts: Collection[str]) -> Iterator[str]:
+        """A line for each receipt of HOSTS that is damaged, and each file that receipts state different content of."""
+        yield from (line for line, host in self._unknown.items() if host in ("", *hosts))
+
+    def collectors(self) -> set[str]:
+        """Returns the hosts that shipped files but recorded none of them."""
+        own = {host_of(file) for file in self.files.values()}
+        return {*self._shippers.values()} - own
+
+
+@dataclass
+class _RackDay:
+    """A day of a rack before it is divided."""
+
+    date: str
+    rack: str
+    definition: BurstDefinition
+    shipped: _Shipped
+    listed: Mapping[str, HostOf]
+    with_verdicts: bool = False
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts that have ever shipped, and those that are expected to."""
+        expected = {name for name, of in self.listed.items() if _is_expected(of, self.date)}
+        return sorted({*self.shipped.hosts, *expected})
+
+    def doubts(self) -> list[str]:
+        """Why hosts are expected that the inventory removes before the end of the day."""
+        doubts = (
+            of.doubt(receipt.until_ns)
+            for name, of in sorted(self.listed.items())
+            if (receipt := self.shipped.newest.get(name)) and not of.is_expected(self._whole_ns, self._whole_ns)
+        )
+        return [doubt for doubt in doubts if doubt]
+
+    @property
+    def _whole_ns(self) -> int:
+        """Until when a host has shipped everything that the day needs."""
+        return start_of(self.date) + DAY_NS + NEAR_NS
+
+    def _needed_ns(self, host: str) -> int | None:
+        """Returns until when HOST is expected to have shipped, or None if nothing of the day is expected of it."""
+        of, receipt, since_ns = self.listed.get(host), self.shipped.newest.get(host), start_of(self.date)
+        shipped_ns = receipt.until_ns if receipt else None
+        if of is None or of.doubt(shipped_ns):
+            return self._whole_ns
+        if of.added_ns is not None and shipped_ns is not None and since_ns < shipped_ns <= of.added_ns:
+            return self._whole_ns  # it has measured a part of the day, before it was to
+        if not _is_expected(of, self.date):
+            return None
+        return self._whole_ns if of.removed_ns is None else min(of.removed_ns, self._whole_ns)
+
+    def expects(self, host: str | None) -> bool:
+        """Whether anything of the day is expected of HOST, or of any host if HOST is None."""
+        return any(self._needed_ns(of) is not None for of in (self.hosts if host is None else [host]))
+
+    def partition(self, host: str | None) -> PartitionPlan:
+        """Returns the partition of a host, or of all hosts if HOST is None."""
+        hosts = self.hosts if host is None else [host]
+        files = [
+            file
+            for file in self.shipped.files.values()
+            if self.shipped.owner_of(file) in hosts or file.table in (SWITCH, LINKS)
+        ]
+        needed = {of: needed_ns for of in hosts if (needed_ns := self._needed_ns(of)) is not None}
+        newest = {of: self.shipped.newest.get(of) for of in hosts}
+        behind = {
+            of: receipt.until_ns if receipt else None
+            for of, needed_ns in needed.items()
+            if (receipt := newest[of]) is None or receipt.until_ns < needed_ns
+        }
+        removed = {of: needed[of] for of in behind if needed[of] < start_of(self.date) + DAY_NS}
+        lacking = (_missing(of, start_of(self.date), of.host in needed) for of in newest.values() if of)
+        found = planned(
+            PartitionName(self.date, self.rack, host),
+            self.definition,
+            files,
+            behind,
+            {*self.shipped.unknown(hosts)}.union(*lacking),
+            [file for file in self.shipped.files.values() if (host_of(file) or "") in ("", *hosts)],
+            self.with_verdicts,
+        )
+        return replace(found, collectors=tuple(sorted(self.shipped.collectors() & behind.keys())), removed=removed)
+
+
+def _missing(receipt: Receipt, since_ns: int, expected: bool) -> Iterator[str]:
+    """Yields what a host's newest receipt reports as not shipped of the day from SINCE_NS on: files in any case, and
+    the rest if measurements of the day are EXPECTED of the host."""
+    yield from receipt.missing
+    if not expected:
+        return
+    yield from compacted_of(f"host {receipt.host}", receipt.compacted_ns, since_ns)
+    if receipt.level != LEVELS[0]:
+        yield f"host {receipt.host} ships no rows: its level is {receipt.level}"
+    for table in {*MEASURED, *STATED} - {*receipt.tables}:
+        yield f"host {receipt.host} does not ship the table {table}"
+
+
+def _divided(day: _RackDay, results: FleetTarget, split: str) -> Iterator[PartitionPlan]:
+    """Yields the day as one partition, or as one for each host. Raises UsageError if the results are divided
+    otherwise."""
+    done = {name.host for name in list_records(results, day.date, day.rack)}
+    there = {"rack" if host is None else "host" for host in done}
+    if split != "auto" and there - {split}:
+        raise UsageError(
+            f"{results.name}: rack {day.rack} is divided by {there.pop()} on {day.date}", "leave --split out"
+        )
+    whole = day.partition(None)
+    large = sum(file.bytes for file in whole.near) > LARGE_BYTES
+    if "host" in (split, *there) or (split == "auto" and not there and large):
+        parts = [
+            part
+            for part in map(day.partition, day.hosts)
+            if not (part.behind or part.missing) or not _has_shipped_bursts(results, part)
+        ]
+    else:
+        parts = [whole]
+    for part in parts:  # otherwise each host that was ever removed would have one, every day
+        has_rows = any(file.table in MEASURED for file in part.near)
+        if has_rows or part.name.host in done or day.expects(part.name.host):
+            yield part
+
+
+def _has_shipped_bursts(results: FleetTarget, part: PartitionPlan) -> bool:
+    """Whether the host of a partition ships bursts to RESULTS itself, and that day has arrived."""
+    newest = newest_receipt(results, list_receipts(results, part.name.rack, part.name.host))
+    return newest is not None and newest.until_ns >= part.until_ns
