@@ -160,7 +160,8 @@ uint32_t mb_device_mtu(int fd, uint32_t index)
 	return ioctl(fd, SIOCGIFNAME, &request) || ioctl(fd, SIOCGIFMTU, &request) ? 0 : (uint32_t)request.ifr_mtu;
 }
 
-/* The answer to RTM_GETLINK, or NULL. */
+/* The answer to RTM_GETLINK, or NULL, with an errno. The kernel answers once it has finished what it does to interfaces:
+ * one that is being deleted is not there any more. */
 static const struct nlmsghdr *get_link(uint32_t index, void *answer, size_t length)
 {
 	mb_auto_close int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
@@ -177,7 +178,14 @@ static const struct nlmsghdr *get_link(uint32_t index, void *answer, size_t leng
 	if (fd < 0 || send(fd, &request, sizeof(request), 0) < 0)
 		return NULL;
 	received = recv(fd, answer, length, 0);
-	return received > 0 && NLMSG_OK(header, (size_t)received) && header->nlmsg_type == RTM_NEWLINK ? header : NULL;
+	if (received < 0)
+		return NULL;
+	if (NLMSG_OK(header, (size_t)received) && header->nlmsg_type == RTM_NEWLINK)
+		return header;
+	errno = NLMSG_OK(header, (size_t)received) && header->nlmsg_type == NLMSG_ERROR ?
+			-((const struct nlmsgerr *)NLMSG_DATA(header))->error :
+			EPROTO;
+	return NULL;
 }
 
 int mb_device_flags(uint32_t index, uint32_t *flags)
@@ -186,7 +194,7 @@ int mb_device_flags(uint32_t index, uint32_t *flags)
 	const struct nlmsghdr *header = get_link(index, answer, sizeof(answer));
 
 	if (!header)
-		return -ENODEV;
+		return -errno;
 	*flags = ((const struct ifinfomsg *)NLMSG_DATA(header))->ifi_flags;
 	return 0;
 }
@@ -264,8 +272,10 @@ int mb_device_down(const char *name, struct mb_error *error)
 int mb_device_lost(const char *name, int code, struct mb_error *error)
 {
 	struct mb_device device;
+	uint32_t flags;
 
-	if (mb_device_read(&device, name, NULL) == -ENODEV)
+	if (mb_device_read(&device, name, NULL) == -ENODEV ||
+	    mb_device_flags((uint32_t)device.index, &flags) == -ENODEV)
 		return mb_fail(error, ENODEV,
 			       "%s: the interface has vanished (deleted, renamed or "
 			       "moved to another network namespace)",

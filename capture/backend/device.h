@@ -48,7 +48,7 @@ struct mb_device {
 int mb_device_read(struct mb_device *device, const char *name, struct mb_error *error);
 
 /* Read the flags of an interface (IFF_… of <net/if.h>) by its index, so that a change of its name does not matter.
- * Returns -ENODEV if it does not exist. */
+ * Returns -ENODEV if it does not exist or is being deleted, or another errno if the kernel cannot be asked. */
 int mb_device_flags(uint32_t index, uint32_t *flags);
 
 /* Returns the MTU of an interface by its index, so that a change of its name does not matter; 0 if it does not exist.

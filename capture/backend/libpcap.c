@@ -275,11 +275,13 @@ static bool is_up(struct libpcap_backend *state)
 {
 	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
 	uint32_t flags;
+	int status;
 
 	if (!state->index || now - state->looked_ns < LOOK_NS)
 		return true;
 	state->looked_ns = now;
-	return !mb_device_flags(state->index, &flags) && flags & IFF_UP;
+	status = mb_device_flags(state->index, &flags);
+	return status ? status != -ENODEV : flags & IFF_UP; /* without an answer, as before */
 }
 
 /* Wait until the kernel hands over the frames that it held back, and read them. */

@@ -333,6 +333,21 @@ def test_the_interface_goes_away(lab, live_driver, arguments, end, reason):
     assert reason in got.total["error"] and lab.b in got.total["error"]
 
 
+def test_an_interface_that_is_deleted_with_others_has_vanished(lab, live_driver, tmp_path):
+    """The kernel sets all of them down before it deletes the first: with many, a capture ends in between, as it does on
+    a busy machine with one."""
+
+    def send_and_end(_process):
+        inject(lab, lab.near, lab.a, [numbered(i) for i in range(100)])
+        more = [f"link add d{number} group 7 type veth peer p{number}\nlink set d{number} up" for number in range(2500)]
+        (tmp_path / "batch").write_text("\n".join([*more, f"link set {lab.b} group 7", "link del group 7"]))
+        livelab.sh(f"ip -n {lab.far} -batch {tmp_path}/batch")
+
+    got = capture(lab, live_driver, "backend=afpacket", "idle_ms=0", "seconds=20", "direction=in", action=send_and_end)
+    assert got.total["frames"] == 100 and got.total["status"] < 0
+    assert "has vanished" in got.total["error"] and lab.b in got.total["error"]
+
+
 def test_the_carrier_goes_away_and_returns(lab, live_driver):
     def unplug(_process):
         inject(lab, lab.near, lab.a, [numbered(0)])

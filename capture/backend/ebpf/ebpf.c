@@ -235,13 +235,14 @@ static int device_trouble(int socket, uint32_t index)
 {
 	struct ifreq request = { .ifr_ifindex = (int)index };
 	uint32_t flags;
+	int status;
 
 	if (ioctl(socket, SIOCGIFNAME, &request))
 		return ENODEV;
 	if (!ioctl(socket, SIOCGIFFLAGS, &request))
 		flags = (uint32_t)request.ifr_flags;
-	else if (mb_device_flags(index, &flags))
-		return ENODEV;
+	else if ((status = mb_device_flags(index, &flags)))
+		return status == -ENODEV ? ENODEV : 0; /* without an answer, as before */
 	return flags & IFF_UP ? 0 : ENETDOWN;
 }
 
