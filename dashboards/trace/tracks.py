@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from ...errors import MburstError
+from ... import extras
 from ...names import shown
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ class TraceTracks:
             from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
             from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
         except ModuleNotFoundError as error:
-            raise MburstError(
-                f"a trace needs {error.name}, which is not installed", "pip install 'mburst[perfetto]'"
-            ) from error
+            raise extras.lacking("a trace needs", error.name, "perfetto") from error
         self._protos = protos
         self._builder = StreamingTraceProtoBuilder(stream)
         self._tracks = 0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import privileges
+from .. import extras, privileges
 from ..errors import MburstError, UsageError
 from ..names import say, say_progress, shown
 from ..units import format_count, format_duration, parse_duration
@@ -92,7 +92,7 @@ def require() -> None:
     needed = ("grpc", "google.protobuf", "yaml")
     lacking = [name for name in needed if not _found(importlib.util.find_spec, name)]
     if lacking:
-        raise MburstError(f"gNMI needs the extra `gnmi`: {lacking[0]} is not installed", "pip install 'mburst[gnmi]'")
+        raise extras.lacking("gNMI needs", lacking[0], "gnmi")
     if (files := resource.getrlimit(resource.RLIMIT_NOFILE)[0]) < LEAST_FILES:
         raise MburstError(
             f"this process may open {files} files, and gNMI needs {LEAST_FILES}", "allow more open files (ulimit -n)"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import privileges
+from .. import extras, privileges
 from ..errors import MburstError
 from ..stopping import stopping, stopping_by, wait_for_signals
 from . import definition, live, record
@@ -67,9 +67,7 @@ def check_terminal() -> None:
     try:
         import textual  # noqa: F401
     except ModuleNotFoundError as error:
-        raise MburstError(
-            f"the view needs {error.name}, which is not installed", "pip install 'mburst[top]'"
-        ) from error
+        raise extras.lacking("the view needs", error.name, "top") from error
     hint = "`mburst live` shows the same in a browser, `mburst bursts` as text"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise MburstError("the view needs a terminal", hint)

@@ -12,9 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
+from .. import __version__, extras
 from ..agent.secrets import Secrets
-from ..errors import MburstError
 from ..names import short
 from .target import FleetTarget, NoSuchObject, StoredObject, TargetError, content_of
 
@@ -150,9 +149,7 @@ def _connect(address: str, secrets: Secrets, request_s: float) -> Any:
         from obstore.exceptions import BaseError
         from obstore.store import from_url
     except ModuleNotFoundError:
-        raise MburstError(
-            "shipping to a bucket needs the extra `ship`: obstore is not installed", "pip install 'mburst[ship]'"
-        ) from None
+        raise extras.lacking("shipping to a bucket needs", "obstore", "ship") from None
     options: dict[str, Any] = {
         "client_options": {
             "timeout": timedelta(seconds=request_s),

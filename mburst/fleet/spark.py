@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from .. import extras
 from ..errors import MburstError, UsageError
 from ..python import interpreter, with_pandas
 from .detect import Engine, Progress
@@ -53,7 +54,8 @@ def on_spark(master: str, settings: Mapping[str, str], scratch: str | None = Non
         import pyspark  # noqa: F401
     except ModuleNotFoundError:
         raise MburstError(
-            "pyspark is not installed", "pip install 'mburst[fleet]', and a Java of 17 or newer"
+            "Spark needs the extra `fleet`: pyspark is not installed",
+            f"{extras.how_to_get('fleet')}, and a Java of 17 or newer",
         ) from None
 
     def run(target: str, results: str, keys: list[str], progress: Progress) -> list[PartitionOutcome]:

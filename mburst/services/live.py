@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..errors import MburstError
+from .. import extras
 from ..web.address import ListenAddress, listening
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ class LiveService:
             from ..web.gate import Gate
             from ..web.server import WebServer
         except ModuleNotFoundError as error:
-            raise MburstError(
-                f"the live view needs {error.name}, which is not installed", "pip install 'mburst[live]'"
-            ) from error
+            raise extras.lacking("the live view needs", error.name, "live") from error
         from ..analysis.live.bursts import LiveBursts
         from ..analysis.live.store import LiveStore
         from ..dashboards.live.view import LiveView

@@ -14,7 +14,8 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from ...errors import MburstError, UsageError
+from ... import extras
+from ...errors import UsageError
 from ...units import parse_rate, parse_size, whole
 from ..otlp.config import receiver_of
 from . import gnmic_words as words
@@ -40,11 +41,11 @@ LINK = ("device", "port", "queue", "host", "interface", "rack", "link")
 
 
 def load(path: str, environment: Mapping[str, str] | None = None) -> CollectConfig:
-    """Returns the configuration in a file: YAML, JSON or TOML. Raises MburstError, with the place in the file."""
+    """Returns the configuration in a file: YAML, JSON or TOML. Raises with the place in the file."""
     try:
         import yaml  # noqa: F401
     except ModuleNotFoundError:
-        raise MburstError("collecting needs the extra `gnmi`", "pip install 'mburst[gnmi]'") from None
+        raise extras.lacking("collecting needs", "PyYAML", "gnmi") from None
     content = content_of(path)
     if not isinstance(content, dict):
         raise UsageError(

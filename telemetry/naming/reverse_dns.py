@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from ... import extras
 from ...errors import MburstError, UsageError
 from ...units import whole
 from .rows import LONGEST, NamedPrefix, is_address
@@ -33,9 +34,7 @@ def ask(
         import dns.exception
         import dns.resolver
     except ModuleNotFoundError:
-        raise MburstError(
-            "names from DNS need the extra `names`: dnspython is not installed", "pip install 'mburst[names]'"
-        ) from None
+        raise extras.lacking("names from DNS need", "dnspython", "names") from None
     try:
         resolver = dns.resolver.Resolver(configure=not server)
     except dns.exception.DNSException as error:

@@ -76,6 +76,14 @@ def test_a_verb_without_its_extra_names_it_in_one_line(folder: Path, extra: str,
     assert [needed for what, needed in rows if feature in what and f"the extra `{extra}`" in needed], feature
 
 
+def test_the_remedy_where_there_is_no_pip(folder: Path) -> None:
+    """As in the Debian package, into which nothing can be installed."""
+    program = WITHOUT.replace('"PIL"', '"pip", "PIL"')
+    command = [sys.executable, "-c", program, "export", "store", "-o", "trace.pftrace"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "no pip is here: `pip install 'mburst[perfetto]'` in a virtual" in done.stderr
+
+
 def test_each_extra_of_the_page_is_tried() -> None:
     named = set(re.findall(r"the extra `(\w+)`", (ROOT / "docs" / "install.md").read_text("utf-8")))
     assert named == {extra for extra, _, _ in CALLS}

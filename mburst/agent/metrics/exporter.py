@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ... import __version__
+from ... import __version__, extras
 from ...errors import MburstError
 from ...names import say, shown
 from .conditions import Conditions
@@ -40,9 +40,7 @@ def require() -> None:
 
     for name in ("prometheus_client", "starlette", "uvicorn"):
         if importlib.util.find_spec(name) is None:
-            raise MburstError(
-                f"metrics need the extra `metrics`: {name} is not installed", "pip install 'mburst[metrics]'"
-            )
+            raise extras.lacking("metrics need", name, "metrics")
 
 
 class Exporter:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ... import extras
 from ...errors import MburstError
 from ...python import command
 from .errors import RackFailed, RackUnavailable
@@ -228,10 +229,10 @@ def require() -> None:
     try:
         require_gnmi()
     except MburstError as reason:
-        raise RackUnavailable(f"the rack's switch is read by gNMI: {reason}", "pip install 'mburst[demo]'") from None
+        raise RackUnavailable(f"the rack's switch is read by gNMI: {reason}", extras.how_to_get("demo")) from None
     if not importlib.util.find_spec("opentelemetry"):
         raise RackUnavailable(
-            "the rack's switch exports by OTLP: opentelemetry-proto is not installed", "pip install 'mburst[demo]'"
+            "the rack's switch exports by OTLP: opentelemetry-proto is not installed", extras.how_to_get("demo")
         )
 
 

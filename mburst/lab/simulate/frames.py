@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import MburstError
+from ... import extras
 from .scenario import CACHE, GATEWAY, HEADER_BYTES, TRANSPORT_BYTES, FrameKind, Scenario
 from .traffic import Frames
 
@@ -46,7 +46,7 @@ class FrameBuilder:
         try:
             importlib.import_module("scapy.layers.inet6")
         except ModuleNotFoundError:
-            raise MburstError("simulated captures need scapy", "pip install 'mburst[demo]'") from None
+            raise extras.lacking("simulated captures need", "scapy", "demo") from None
         hosts = scenario.hosts()
         self._scenario = scenario
         self._macs = _words(b"".join(bytes.fromhex(host.mac.replace(":", "")) for host in hosts), 6)

@@ -15,8 +15,8 @@ from email.utils import format_datetime, parseaddr
 from ipaddress import ip_address
 from typing import Any, cast
 
-from .... import files
-from ....errors import MburstError, UsageError
+from .... import extras, files
+from ....errors import UsageError
 from ..digest import Digest
 from ..kind import Delivery, Kind, MaybeDelivered, NotDelivered, SettingKey
 from ..picture import png
@@ -30,7 +30,7 @@ def require() -> None:
     import importlib.util
 
     if importlib.util.find_spec("PIL") is None:
-        raise MburstError("mail needs the extra `mail`: Pillow is not installed", "pip install 'mburst[mail]'")
+        raise extras.lacking("mail needs", "Pillow", "mail")
 
 
 def message(digest: Digest, to: Delivery) -> EmailMessage:
