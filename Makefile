@@ -128,8 +128,8 @@ test-collector: $(VENV)/test-ready ## test with an OpenTelemetry Collector in be
 test-engines: $(VENV)/test-ready ## ask the questions of docs/fleet.md on Trino, fetched from Maven Central (0.5 GB), and in Spark SQL (four minutes)
 	$(PYTEST) -q -rs -m packages tests/engines
 
-audit: $(VENV)/pip-audit ## look for known flaws in what the locks of .ci/ name
-	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/pip.lock .ci/requirements.lock
+audit: $(VENV)/pip-audit ## look for known flaws in what the locks of .ci/ and release/ name
+	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/pip.lock .ci/requirements.lock release/requirements.lock
 
 clean: ## remove what was built
 	rm -rf $(VENV) build demo dist *.egg-info capture/*.so telemetry/probe/*.so sql/compaction/*.so
