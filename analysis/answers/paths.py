@@ -95,6 +95,7 @@ class PathProbes:
     clocks: ClockState | None
     measure: str  # the measure of `latency`; '' if nothing was measured
     latency: Floats  # by that measure, in the order of `values`
+    round_trip: str  # the measure of `values["round_trip"]`; '' if none was measured
     values: dict[str, Floats]  # by MEASURES; NaN if not measured; in the order of sending
     tx: Floats  # ns since start_ns
     lost_at: NDArray[np.int64]  # indexes of the lost probes in `tx`
@@ -162,6 +163,7 @@ def _met(con: duckdb.DuckDBPyConnection, selection: ProbeSelection, path: dict[s
         clocks,
         path["measure"],
         latency,
+        path["round_trip"],
         values,
         probes.tx,
         np.flatnonzero(lost),
@@ -183,18 +185,12 @@ def _merged(src: str, paths: list[PathProbes]) -> PathProbes:
     tx = np.concatenate([path.tx + (path.start_ns - start_ns) for path in paths])
     order = np.argsort(tx, kind="stable")
     lost = np.concatenate([np.isin(np.arange(len(path.tx)), path.lost_at) for path in paths])
-    values = {name: np.concatenate([path.values[name] for path in paths])[order] for name in MEASURES}
+    measure, latency = _of_one_measure([(path.measure, path.latency) for path in paths])
+    round_trip, trips = _of_one_measure([(path.round_trip, path.values["round_trip"]) for path in paths])
+    joined = {name: np.concatenate([path.values[name] for path in paths]) for name in MEASURES}
+    values = {name: value[order] for name, value in (joined | {"round_trip": trips}).items()}
     kinds = sorted({kind for path in paths for kind in path.stamps.split(", ") if kind})
     known = [path.clocks for path in paths if path.clocks]
-    measure = max(
-        sorted({path.measure for path in paths}),
-        key=lambda name: sum(path.by_measure.n for path in paths if path.measure == name),
-    )
-    latency = np.concatenate(
-        [  # paths with another measure contribute nothing
-            path.latency if path.measure == measure else np.full(len(path.latency), np.nan) for path in paths
-        ]
-    )[order]
     return PathProbes(
         src,
         paths[0].dst,
@@ -207,12 +203,25 @@ def _merged(src: str, paths: list[PathProbes]) -> PathProbes:
         max(path.end_ns for path in paths),
         max(known, key=lambda clocks: clocks.uncertainty_ns, default=None),
         measure,
-        latency,
+        latency[order],
+        round_trip,
         values,
         tx[order],
         np.flatnonzero(lost[order]),
         {name: distribution(value) for name, value in values.items()},
         len(paths),
+    )
+
+
+def _of_one_measure(parts: Sequence[tuple[str, Floats]]) -> tuple[str, Floats]:
+    """Returns the measure by which most of the values of PARTS are known, and all values in their order. Values by
+    another measure become NaN, so that no distribution mixes two."""
+    known: dict[str, int] = {}
+    for measure, values in parts:
+        known[measure] = known.get(measure, 0) + int(np.isfinite(values).sum())
+    chosen = max(sorted(known), key=lambda measure: known[measure])
+    return chosen, np.concatenate(
+        [values if measure == chosen else np.full(len(values), np.nan) for measure, values in parts]
     )
 
 

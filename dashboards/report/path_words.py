@@ -15,15 +15,24 @@ NAMES = {
 }
 MEANINGS = {
     "application": "from when the probe was due to when its sender had the answer",
-    "round_trip": "between the two kernels or network interfaces, without the time in the host that answers",
     "forward": "one way, to the host that answers",
     "back": "one way, from the host that answers",
     "host_here": "in the host that asks, between application and network, both ways",
     "host_there": "in the host that answers, from its receiving to its sending",
 }
+ROUND_TRIPS = {  # meanings of the measure that counts as a path's round trip
+    "network round trip": "between the two kernels or network interfaces, without the time in the host that answers",
+    "round trip": "from the stamp of the probe to that of its answer, with the time in the host that answers",
+    "reported round trip": "as what measured it reported it",
+}
 HEADS = ("min", *(f"p{100 * level:g}" for level in LEVELS), "max")
 LEAST_PPM = 0.01  # a smaller drift is not mentioned
 KINDS = {"hw": "the network interface", "sw": "the kernel", "app": "the application"}
+
+
+def meaning(name: str, met: PathProbes) -> str:
+    """Returns what a measure of a path means, by its name in MEASURES."""
+    return ROUND_TRIPS[met.round_trip] if name == "round_trip" else MEANINGS[name]
 
 
 def name_of(met: PathProbes) -> str:

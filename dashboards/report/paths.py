@@ -269,7 +269,7 @@ def _path(met: PathProbes) -> PathPart:
     notes = [path_words.unknown_note(met), path_words.clock_note(met.clocks), path_words.sample_note(met)]
     names = [name for name, measured in met.measured.items() if measured.n]
     rows = [
-        (row[0].strip(), path_words.MEANINGS[name], row[1:])
+        (row[0].strip(), path_words.meaning(name, met), row[1:])
         for name, row in zip(names, path_words.table(met), strict=True)
     ]
     found = by_minute(met)
@@ -279,18 +279,18 @@ def _path(met: PathProbes) -> PathPart:
     )
 
 
-_OVER_TIME = (
-    ("latency", "slowest in a step, between the kernels"),
-    ("latency-median", "median of a step"),
-    ("queue", "longest time in the hosts"),
-    ("loss", "lost"),
-)
 _MINUTES = (("largest", "least"), ("latency-median", "median"), ("latency", "p99"))
 
 
 def _figures(met: PathProbes, measures: Sequence[str]) -> list[PathFigure]:
     kinds = [(COLOURS[name], path_words.NAMES[name].strip()) for name in measures]
-    places = [PathFigure("distribution", "How long they took", kinds), PathFigure("time", "Over time", _OVER_TIME)]
+    over_time = [
+        ("latency", f"slowest in a step, {met.round_trip or met.measure}"),
+        ("latency-median", "median of a step"),
+        ("queue", "longest time in the hosts"),
+        ("loss", "lost"),
+    ]
+    places = [PathFigure("distribution", "How long they took", kinds), PathFigure("time", "Over time", over_time)]
     return [place for place in places if place.name in _drawn_of(met)]
 
 

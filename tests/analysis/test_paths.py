@@ -284,3 +284,16 @@ def test_paths_from_several_ports_to_a_target_are_joined(tmp_path):
         assert met.measured[name] == paths.distribution(both)
     assert met.measured["round_trip"].largest == max(part.measured["round_trip"].largest for part in parts)
     assert met.clocks and met.clocks.uncertainty_ns == max(part.clocks.uncertainty_ns for part in parts)
+
+
+def test_joined_paths_with_different_round_trips_are_not_mixed(tmp_path):
+    """A round trip of one path includes the time in the host that answers, that of the other does not."""
+    bare = [
+        {**row, "remote_rx_ns": None, "remote_tx_ns": None, "app_send_ns": None, "app_recv_ns": None}
+        for row in exchanges(300, seed=3, src="api:40002", dst="cache")
+    ]
+    found = met_in(tmp_path, *exchanges(500, src="api:40001", dst="cache"), *bare)
+    assert [part.round_trip for part in found] == ["network round trip", "round trip"]
+    [met] = together(found)
+    assert (met.round_trip, met.measured["round_trip"].n) == ("network round trip", 500)
+    assert met.measured["round_trip"] == found[0].measured["round_trip"]

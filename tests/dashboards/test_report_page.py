@@ -272,17 +272,29 @@ UNSTAMPED = dict.fromkeys(("app_send_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns
 
 
 @pytest.mark.parametrize(
-    ("stamps", "figures", "said"),
+    ("stamps", "figures", "said", "measure"),
     [
-        ({}, [], "No latency is known: no clock stamped both a probe and its answer."),
-        ({"remote_rx_ns": 900}, [], "No latency is known"),
-        ({"remote_rx_ns": 900, "remote_tx_ns": 950}, ["distribution"], "No latency is known"),
-        ({"app_send_ns": 0, "rx_ns": 2000, "app_recv_ns": 2050}, ["distribution", "time"], "round trip"),
-        ({"rtt_ns": 2000}, ["distribution", "time"], "round trip"),
+        ({}, [], "No latency is known: no clock stamped both a probe and its answer.", ""),
+        ({"remote_rx_ns": 900}, [], "No latency is known", ""),
+        ({"remote_rx_ns": 900, "remote_tx_ns": 950}, ["distribution"], "No latency is known", ""),
+        (
+            {"app_send_ns": 0, "remote_rx_ns": 900, "remote_tx_ns": 950, "rx_ns": 2000, "app_recv_ns": 2050},
+            ["distribution", "time"],
+            "without the time in the host that answers",
+            "network round trip",
+        ),
+        (
+            {"app_send_ns": 0, "rx_ns": 2000, "app_recv_ns": 2050},
+            ["distribution", "time"],
+            "with the time in the host that answers",
+            "round trip",
+        ),
+        ({"rtt_ns": 2000}, ["distribution", "time"], "as what measured it reported it", "reported round trip"),
+        ({"app_recv_ns": 2050}, ["distribution", "time"], "", "round trip to the application"),
     ],
-    ids=["none", "there", "that host", "no far host", "reported"],
+    ids=["none", "there", "that host", "both hosts", "no far host", "reported", "to the application"],
 )
-def test_a_path_has_the_figures_that_have_something_to_draw(store, tmp_path, stamps, figures, said):
+def test_a_path_has_the_figures_that_have_something_to_draw(store, tmp_path, stamps, figures, said, measure):
     for at in (START, START + 61 * 10**9, START + 122 * 10**9):
         known = {name: value if name == "rtt_ns" else at + value for name, value in stamps.items()}
         write(store, "probes", {"tx_ns": at, "lost": False, **UNSTAMPED, **known})
@@ -291,7 +303,7 @@ def test_a_path_has_the_figures_that_have_something_to_draw(store, tmp_path, sta
     [drawn] = json.loads(block(html, "facts"), parse_constant=pytest.fail)["paths"]
     assert [name for name in drawn if name != "minutes"] == figures
     legends = re.findall(r'data-figure="time".*?<ul class="legend">(.*?)</ul>', html, re.DOTALL)
-    over_time = ["slowest in a step, between the kernels", "median of a step", "longest time in the hosts", "lost"]
+    over_time = [f"slowest in a step, {measure}", "median of a step", "longest time in the hosts", "lost"]
     assert [re.findall(r"</i>([^<]+)", legend) for legend in legends] == [over_time] * figures.count("time")
 
 

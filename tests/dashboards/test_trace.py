@@ -222,7 +222,7 @@ def test_the_missing_extra_is_named_and_leaves_no_file(store, tmp_path, monkeypa
     monkeypatch.setattr(builtins, "__import__", without)
     assert main(["export", str(store.path), "-o", str(tmp_path / "t")]) == 1
     error = capsys.readouterr().err
-    assert "a trace needs perfetto" in error and "pip install 'mburst[perfetto]'" in error
+    assert "perfetto is not installed" in error and "pip install 'mburst[perfetto]'" in error
     assert not list(tmp_path.iterdir())
 
 
