@@ -75,8 +75,14 @@ def _row(host: HostStatus) -> tuple[Any, ...]:
         format_duration(host.behind_ns) if host.until_ns > 0 else "-",
         format_duration(host.behind_ns + host.until_ns - host.written_ns) + " ago" if host.receipts else "never",
         len(host.missing),
-        host.silent or (f"removed at {format_time(host.removed_ns)[:19]}" if host.removed_ns is not None else "-"),
+        host.silent or (_removed(host, host.removed_ns) if host.removed_ns is not None else "-"),
     )
+
+
+def _removed(host: HostStatus, removed_ns: int) -> str:
+    lacking_ns = removed_ns - host.until_ns
+    lacks = f", {format_duration(lacking_ns)} before it not shipped" if 0 < lacking_ns < removed_ns else ""
+    return f"removed at {format_time(removed_ns)[:19]}{lacks}"
 
 
 def facts(target: str, hosts: list[HostStatus], damaged: list[Any]) -> dict[str, Any]:

@@ -50,9 +50,10 @@ def read_inventory(path: Path) -> set[HostOf]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
-            if not {"rack", "host"} <= set(rows.fieldnames or ()):
+            rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
+            if not {"rack", "host"} <= {*rows.fieldnames}:
                 raise UsageError(f"{path}: no columns rack and host", "the first line of the file names its columns")
-            if twice := next((name for name in _COLUMNS if (rows.fieldnames or []).count(name) > 1), None):
+            if twice := next((name for name in _COLUMNS if rows.fieldnames.count(name) > 1), None):
                 raise UsageError(f"{path}: two columns {twice}", "leave one of them out")
             found = {_listed(row, f"{path}:{rows.line_num}") for row in rows if any(filter(None, row.values()))}
     except OSError as error:

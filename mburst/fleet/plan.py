@@ -198,7 +198,7 @@ def planned(
     files without a host, whoever shipped them."""
     since, until = start_of(name.date), start_of(name.date) + DAY_NS
     ordered = sorted(files, key=lambda file: file.key)
-    lacking = {line: _lacking_file(line) for line in missing}
+    lacking = {line: lacking_file(line) for line in missing}
     lost = [file for file in lacking.values() if file]
     near = {file.key for file in _near([*ordered, *lost], since, until)}
     beside = {file.key: file for file in _evidence([*investigated, *lost], since, until) if file.key not in near}
@@ -217,7 +217,7 @@ def planned(
     )
 
 
-def _lacking_file(line: str) -> ShippedFile | None:
+def lacking_file(line: str) -> ShippedFile | None:
     """Returns the file that a line in `missing` begins with. Its size and content are not known."""
     key = line.partition(": ")[0]
     name = SealedName.parse(key.rpartition("/")[2])

@@ -22,6 +22,7 @@ from .plan import (
     PartitionPlan,
     compacted_of,
     host_of,
+    lacking_file,
     planned,
     start_of,
 )
@@ -35,7 +36,7 @@ from .receipts import (
     newest_receipt,
     read_receipt,
 )
-from .results import PartitionName, list_records
+from .results import PartitionName, list_records, sound_record
 from .target import FleetTarget
 
 SKEW_NS = DAY_NS  # longest time by which the clock of receipts may be behind the clock of their bins
@@ -69,8 +70,7 @@ def plan(
     names: dict[str, list[ReceiptName]] = defaultdict(list)
     for name in list_receipts(target, rack):
         names[name.rack].append(name)
-    expected = {of for of in listed if any(_is_expected(host, date) for host in listed[of].values())}
-    for of_rack in sorted({*names, *expected}):
+    for of_rack in sorted({*names, *listed}):
         shipped = _Shipped(target, names.get(of_rack, []), start_of(date) - SKEW_NS, damaged)
         day = _RackDay(date, of_rack, definition, shipped, listed[of_rack], with_verdicts)
         for doubt in day.doubts():
@@ -78,14 +78,10 @@ def plan(
         yield from _divided(day, results, split)
 
 
-def _is_expected(host: HostOf, date: str) -> bool:
-    """Whether measurements of any time of a date are expected of HOST."""
-    return host.is_expected(start_of(date), start_of(date) + DAY_NS)
-
-
 class _Shipped:
     """The files that the hosts of a rack have shipped, by the receipts written from SINCE_NS on and the newest of each
-    host."""
+    host. `latest_ns` is the end of the latest measurements that each host states there to have shipped: a watermark may
+    go back."""
 
     def __init__(
         self, target: FleetTarget, names: list[ReceiptName], since_ns: int, damaged: Callable[[DamagedReceipt], None]
@@ -94,13 +90,17 @@ class _Shipped:
         wanted = [name for name in names if name.written_ns >= since_ns or newest[name.host] is name]
 
         self._unknown: dict[str, str] = {}  # lines that say of which files nothing is known, and the host of each
+        self._old: set[str] = set()  # those of them that are on receipts from before SINCE_NS
 
         def read(name: ReceiptName) -> Receipt | None:
             try:
                 return read_receipt(target, name)
             except DamagedReceipt as error:
                 damaged(error)
-                self._unknown[f"{name.key}: a damaged receipt"] = name.host
+                line = f"{name.key}: a damaged receipt"
+                self._unknown[line] = name.host
+                if name.written_ns < since_ns:
+                    self._old.add(line)
                 return None
 
         def differ(error: DamagedReceipt, file: ShippedFile) -> None:
@@ -113,6 +113,9 @@ class _Shipped:
         self.files = files_of(receipts, differ)
         self._shippers = {file.key: receipt.host for receipt in receipts for file in receipt.files}
         self.newest = {receipt.host: receipt for receipt in receipts}
+        self.latest_ns: dict[str, int] = {}
+        for receipt in receipts:
+            self.latest_ns[receipt.host] = max(receipt.until_ns, self.latest_ns.get(receipt.host, receipt.until_ns))
         self.hosts = {*newest}
 
     def owner_of(self, file: ShippedFile) -> str:
@@ -120,9 +123,12 @@ class _Shipped:
         that shipped them."""
         return host_of(file) or self._shippers[file.key]
 
-    def unknown(self, hosts: Collection[str]) -> Iterator[str]:
-        """A line for each receipt of HOSTS that is damaged, and each file that receipts state different content of."""
-        yield from (line for line, host in self._unknown.items() if host in ("", *hosts))
+    def unknown(self, hosts: Collection[str], needed: Collection[str]) -> Iterator[str]:
+        """A line for each receipt of HOSTS that is damaged, and each file that receipts state different content of. An
+        old receipt counts if its host is one of NEEDED."""
+        for line, host in self._unknown.items():
+            if host in ("", *hosts) and (line not in self._old or host in needed):
+                yield line
 
     def collectors(self) -> set[str]:
         """Returns the hosts that shipped files but recorded none of them."""
@@ -141,35 +147,44 @@ class _RackDay:
     listed: Mapping[str, HostOf]
     with_verdicts: bool = False
 
-    @property
-    def hosts(self) -> list[str]:
-        """The hosts that have ever shipped, and those that are expected to."""
-        expected = {name for name, of in self.listed.items() if _is_expected(of, self.date)}
-        return sorted({*self.shipped.hosts, *expected})
+    def __post_init__(self) -> None:
+        self._since_ns = start_of(self.date)
+        self._until_ns = self._since_ns + DAY_NS
+        self._whole_ns = self._until_ns + NEAR_NS  # until when a host has shipped everything that the day needs
+        expected = {name for name, of in self.listed.items() if of.is_expected(self._since_ns, self._until_ns)}
+        self.hosts = sorted({*self.shipped.hosts, *expected})  # that have ever shipped, and that are expected to
+        self._early = {*self._measured_early()}
+
+    def _measured_early(self) -> Iterator[str]:
+        """Yields the hosts that have shipped a part of the day, from before they were to be there."""
+        added = {name: of.added_ns for name, of in self.listed.items() if (of.added_ns or 0) > self._since_ns}
+        for name, added_ns in added.items():
+            receipt = self.shipped.newest.get(name)
+            if receipt and added_ns is not None and self._since_ns < receipt.until_ns <= added_ns:
+                yield name
+        for file in self.shipped.files.values() if added else ():
+            if file.table in MEASURED and file.min_ns < self._until_ns and file.max_ns >= self._since_ns:
+                name = self.shipped.owner_of(file)
+                if file.min_ns < (added.get(name) or self._since_ns):
+                    yield name
 
     def doubts(self) -> list[str]:
         """Why hosts are expected that the inventory removes before the end of the day."""
         doubts = (
-            of.doubt(receipt.until_ns)
+            of.doubt(self.shipped.latest_ns.get(name))
             for name, of in sorted(self.listed.items())
-            if (receipt := self.shipped.newest.get(name)) and not of.is_expected(self._whole_ns, self._whole_ns)
+            if not of.is_expected(self._whole_ns, self._whole_ns)
         )
         return [doubt for doubt in doubts if doubt]
 
-    @property
-    def _whole_ns(self) -> int:
-        """Until when a host has shipped everything that the day needs."""
-        return start_of(self.date) + DAY_NS + NEAR_NS
-
     def _needed_ns(self, host: str) -> int | None:
         """Returns until when HOST is expected to have shipped, or None if nothing of the day is expected of it."""
-        of, receipt, since_ns = self.listed.get(host), self.shipped.newest.get(host), start_of(self.date)
-        shipped_ns = receipt.until_ns if receipt else None
-        if of is None or of.doubt(shipped_ns):
+        of = self.listed.get(host)
+        if of is None:
+            return self._whole_ns if host in self.shipped.hosts else None
+        if of.doubt(self.shipped.latest_ns.get(host)):
             return self._whole_ns
-        if of.added_ns is not None and shipped_ns is not None and since_ns < shipped_ns <= of.added_ns:
-            return self._whole_ns  # it has measured a part of the day, before it was to
-        if not _is_expected(of, self.date):
+        if host not in self._early and not of.is_expected(self._since_ns, self._until_ns):
             return None
         return self._whole_ns if of.removed_ns is None else min(of.removed_ns, self._whole_ns)
 
@@ -192,14 +207,14 @@ class _RackDay:
             for of, needed_ns in needed.items()
             if (receipt := newest[of]) is None or receipt.until_ns < needed_ns
         }
-        removed = {of: needed[of] for of in behind if needed[of] < start_of(self.date) + DAY_NS}
-        lacking = (_missing(of, start_of(self.date), of.host in needed) for of in newest.values() if of)
+        removed = {of: needed[of] for of in behind if needed[of] < self._until_ns}
+        lacking = (_missing(of, self._since_ns, of.host in needed) for of in newest.values() if of)
         found = planned(
             PartitionName(self.date, self.rack, host),
             self.definition,
             files,
             behind,
-            {*self.shipped.unknown(hosts)}.union(*lacking),
+            {*self.shipped.unknown(hosts, needed)}.union(*lacking),
             [file for file in self.shipped.files.values() if (host_of(file) or "") in ("", *hosts)],
             self.with_verdicts,
         )
@@ -207,11 +222,12 @@ class _RackDay:
 
 
 def _missing(receipt: Receipt, since_ns: int, expected: bool) -> Iterator[str]:
-    """Yields what a host's newest receipt reports as not shipped of the day from SINCE_NS on: files in any case, and
-    the rest if measurements of the day are EXPECTED of the host."""
-    yield from receipt.missing
+    """Yields what a host's newest receipt reports as not shipped of the day from SINCE_NS on: files with a time in any
+    case, and the rest if measurements of the day are EXPECTED of the host."""
     if not expected:
+        yield from filter(lacking_file, receipt.missing)
         return
+    yield from receipt.missing
     yield from compacted_of(f"host {receipt.host}", receipt.compacted_ns, since_ns)
     if receipt.level != LEVELS[0]:
         yield f"host {receipt.host} ships no rows: its level is {receipt.level}"
@@ -231,17 +247,26 @@ def _divided(day: _RackDay, results: FleetTarget, split: str) -> Iterator[Partit
     whole = day.partition(None)
     large = sum(file.bytes for file in whole.near) > LARGE_BYTES
     if "host" in (split, *there) or (split == "auto" and not there and large):
+        unexpected = {host for host in done if host is not None and host not in day.hosts} if day.listed else set()
         parts = [
             part
-            for part in map(day.partition, day.hosts)
+            for part in map(day.partition, [*day.hosts, *sorted(unexpected)])
             if not (part.behind or part.missing) or not _has_shipped_bursts(results, part)
         ]
     else:
         parts = [whole]
     for part in parts:  # otherwise each host that was ever removed would have one, every day
         has_rows = any(file.table in MEASURED for file in part.near)
-        if has_rows or part.name.host in done or day.expects(part.name.host):
+        is_wanted = has_rows or part.missing or day.expects(part.name.host)
+        if is_wanted or (part.name.host in done and _has_nothing(results, part.name)):
             yield part
+
+
+def _has_nothing(results: FleetTarget, name: PartitionName) -> bool:
+    """Whether the result of a partition has no row but what was incomplete. Only such a result is replaced where
+    nothing is expected any more; others may be those of a host that ships its bursts itself."""
+    record = sound_record(results, name)
+    return record is not None and not any(rows for table, rows in record.rows.items() if table != "incomplete")
 
 
 def _has_shipped_bursts(results: FleetTarget, part: PartitionPlan) -> bool:
