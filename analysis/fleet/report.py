@@ -82,6 +82,7 @@ class RackSums:
     rack: str
     hosts_expected: int = 0
     hosts_recorded: int = 0
+    expected_ns: int = 0
     recorded_share: float = 0.0
     losing_share: float | None = None
     behind_ns: int = 0
@@ -197,7 +198,8 @@ def _racks(con: duckdb.DuckDBPyConnection, racks_of_results: Iterable[str]) -> l
         con,
         f"""SELECT rack, CAST(sum(hosts_expected) AS BIGINT) AS hosts_expected,
                 CAST(sum(hosts_recorded) AS BIGINT) AS hosts_recorded,
-                coalesce(sum(recorded_share * hosts_expected) / nullif(sum(hosts_expected), 0), 0e0) AS recorded_share,
+                CAST(sum(expected_ns) AS BIGINT) AS expected_ns,
+                coalesce(sum(recorded_share * expected_ns) / nullif(sum(expected_ns), 0), 0e0) AS recorded_share,
                 max(losing_share) AS losing_share, max(behind_ns) AS behind_ns, CAST(sum(missing) AS BIGINT) AS missing
             FROM ({questions.text("coverage")}) GROUP BY rack""",
     )

@@ -162,8 +162,8 @@ def further(sums: RackSums, answers: BurstAnswers, recorded_share: float, period
 
 def recorded_share(racks: Sequence[RackSums]) -> float:
     """Returns the recorded share of the time of all expected hosts."""
-    expected = sum(rack.hosts_expected for rack in racks)
-    return sum(rack.recorded_share * rack.hosts_expected for rack in racks) / expected if expected else 0.0
+    expected = sum(rack.expected_ns for rack in racks)
+    return sum(rack.recorded_share * rack.expected_ns for rack in racks) / expected if expected else 0.0
 
 
 def statements(figures: FleetFigures) -> list[Statement]:

@@ -25,6 +25,7 @@ from mburst.fleet.asking import last_days
 from mburst.fleet.inventory import read_inventory
 from mburst.fleet.results import PartitionName
 from mburst.sql import StoreFolder
+from mburst.units import format_share
 
 NAMES = [name for name in HOSTILE.values() if "\0" not in name and name not in (".", "..")]
 
@@ -337,3 +338,13 @@ def test_an_axis_of_times_has_a_few_ticks(low, high):
 )  # fmt: skip
 def test_a_relative_risk_has_its_interval(value, low, high, words):
     assert losses.risk({"relative_risk": value, "relative_risk_low": low, "relative_risk_high": high}) == words
+
+
+def test_each_host_counts_for_its_time(fleet_done, tmp_path):
+    """Of host a only a half of the second day, of which it recorded 12 h like the others; of these 24 h each day."""
+    (tmp_path / "hosts.csv").write_text("rack,host,until\nr1,a,2026-11-21T06:00\n")
+    days = ["--day", DATES[1], "--days", "2", "--inventory", str(tmp_path / "hosts.csv")]
+    assert main(["fleet", "report", str(fleet_done), *days, "-o", str(tmp_path)]) == 0
+    shares = {rack["rack"]: rack["recorded_share"] for rack in facts(tmp_path / STEM)["racks"]}
+    assert shares["r1"] == pytest.approx(48 / (48 + 12 + 24)) and shares["r2"] == pytest.approx(0.5)
+    assert format_share((48 + 24 + 24) / (84 + 48 + 48)) in (tmp_path / f"{STEM}.html").read_text("utf-8")

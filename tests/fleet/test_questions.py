@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from fleet_oracle import Fleet, lateness
-from fleettables import INVENTORY, arrow, tables
+from fleettables import DATES, DAY, INVENTORY, SENDERS, START, arrow, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from questioned import HOSTS, SPANS, same
@@ -89,3 +89,43 @@ def test_a_burst_with_several_equal_leaders_has_no_leader():
     assert led() == dict.fromkeys(sent, 0)
     found["senders"][0]["bytes"] += 1
     assert led() == {"10.0.0.1": 1, "10.0.0.2": 0, "10.0.0.3": 0}
+
+
+@pytest.mark.parametrize(
+    ("removed_ns", "recorded_ns", "share"),
+    [
+        (START - 60 * 10**9, 600 * 10**9, 1),
+        (START, 1200 * 10**9, 1),
+        (START, 1201 * 10**9, 1201 / 86400),
+        (START - 1200 * 10**9, 1, 1e-9 / 86400),
+        (-(2**63), 600 * 10**9, 600 / 86400),
+        (2**63 - 1, 600 * 10**9, 600 / 86400),
+    ],
+)
+def test_a_host_that_stops_just_after_midnight_is_not_expected_all_day(removed_ns, recorded_ns, share):
+    found = {name: [] for name in tables(1)}
+    row = next(row for row in tables(1)["hours"] if row["date"] == DATES[START])
+    found["hours"] = [{**row, "hour_ns": START, "recorded_ns": recorded_ns}]
+    listed = {"rack": row["rack"], "host": row["host"], "added_ns": None, "removed_ns": removed_ns}
+    with asked(found, SPANS[0], [listed]) as con:
+        [(hosts, recorded_share)] = con.execute(
+            f"SELECT hosts_expected, recorded_share FROM ({questions.text('coverage')})"
+        ).fetchall()
+    assert (hosts, recorded_share) == (1, pytest.approx(share))
+
+
+def test_the_service_of_a_sender_is_that_of_the_time_of_its_bursts():
+    """An address goes from one host to another."""
+    found = tables(2, bursts=60)
+    first = min(row["start_ns"] for row in found["senders"] if row["start_ns"] >= START)
+    for moved_ns, service in ((first, "web"), (START + DAY, "cache")):
+        listed = [
+            {"rack": "r1", "host": "a", "service": "cache", "address": address, "removed_ns": moved_ns}
+            for address in SENDERS
+        ] + [
+            {"rack": "r1", "host": "b", "service": "web", "address": address, "added_ns": moved_ns}
+            for address in SENDERS
+        ]
+        with asked(found, SPANS[0], listed) as con:
+            answer = con.execute(f"SELECT DISTINCT service FROM ({questions.text('aggressors')})").fetchall()
+        assert answer == [(service,)]

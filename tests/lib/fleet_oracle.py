@@ -85,8 +85,11 @@ def _overlap_ns(listed: Row, since: int, until: int) -> int:
 
 
 def _listed_ns(listed: Row, date: str) -> int:
-    begin = int(datetime.fromisoformat(f"{date}T00:00+00:00").timestamp()) * 10**9
-    return _overlap_ns(listed, begin, begin + DAY)
+    return _overlap_ns(listed, _start_of(date), _start_of(date) + DAY)
+
+
+def _start_of(date: str) -> int:
+    return int(datetime.fromisoformat(f"{date}T00:00+00:00").timestamp()) * 10**9
 
 
 def _recorded_ns(hours: list[Row]) -> int:
@@ -133,15 +136,21 @@ class Fleet:
         behind = [DAY if row["behind_ns"] is None else row["behind_ns"] for row in lacking if row["host"]]
         seen = {row["host"] for row in mine}
         losing = divided(total(mine, "losing_bins"), total(mine, "bins"))
-        share = recorded / sum(self._expected_ns(of, host, mine) for host in hosts) if hosts else 0.0
+        expected_ns = sum(self._expected_ns(of, host, mine) for host in hosts)
+        share = recorded / expected_ns if hosts else 0.0
         missing = sum(row["host"] is None for row in lacking)
-        return (*of, len(hosts), len(seen), share, losing, max(behind, default=0), missing)
+        return (*of, len(hosts), len(seen), expected_ns, share, losing, max(behind, default=0), missing)
 
     def _expected_ns(self, of: Any, host: str, hours: list[Row]) -> int:
-        """For how long a host is expected on a date: as the inventory says, but no shorter than it recorded."""
-        listed = [_listed_ns(row, of[0]) for row in self.inventory if (row["rack"], row["host"]) == (of[1], host)]
-        recorded = _recorded_ns([row for row in hours if row["host"] == host])
-        return max(listed[0] if listed and listed[0] else DAY, recorded)
+        """For how long a host is expected on a date: as the inventory says, but no shorter than it recorded. One that
+        was removed before is for as long as it recorded, if that is no longer than 20 minutes after it."""
+        listed = [row for row in self.inventory if (row["rack"], row["host"]) == (of[1], host)]
+        recorded, begin = _recorded_ns([row for row in hours if row["host"] == host]), _start_of(of[0])
+        removed_ns = next((row["removed_ns"] for row in listed), None)
+        if removed_ns is not None and removed_ns <= begin < begin + recorded <= removed_ns + 1200 * 10**9:
+            return recorded
+        expected = sum(_listed_ns(row, of[0]) for row in listed)
+        return max(expected or DAY, recorded)
 
     def worst_hosts(self) -> Answer:
         now, before = self._rates(0), self._rates(WEEK)
@@ -343,11 +352,6 @@ class Fleet:
             if row["in_fan_in"] and row["members"] == 1 and directions[_burst(row)] != "out"
         ]
         oldest = min((row["hour_ns"] for row in self.tables["hours"]), default=None)
-        services = {
-            of["address"]: of["service"]
-            for of in sorted(self.inventory, key=lambda of: of["service"], reverse=True)  # the first counts
-            if of["address"] and _overlap_ns(of, self.since, self.until)
-        }
         answer = []
         for source, rows in grouped(counted, lambda row: row["source"]):
             asked = [row for row in rows if self.since <= row["start_ns"] < self.until]
@@ -357,8 +361,18 @@ class Fleet:
                 hosts = {(row["rack"], row["host"]) for row in asked}
                 led = sum(row["source"] == leaders[_burst(row)] for row in asked)
                 counts = (len({rack for rack, _ in hosts}), len(hosts), len(asked), led, total(asked, "bytes"))
-                answer.append((source, services.get(source), *counts, first, new))
+                answer.append((source, self._service(source, asked), *counts, first, new))
         return sorted(answer, key=lambda row: (-row[2], -row[3], -row[4], row[0]))
+
+    def _service(self, source: str, bursts: list[Row]) -> str | None:
+        """Returns the service of an address at the time of one of BURSTS; of several, the first."""
+        found = [
+            of["service"]
+            for of in self.inventory
+            for row in bursts
+            if of["address"] == source and _overlap_ns(of, row["start_ns"], row["start_ns"] + 1)
+        ]
+        return min(found, default=None)
 
     def switch_drops(self) -> Answer:
         queues = ("device", "port", "queue", "rack", "host", "interface")

@@ -28,6 +28,7 @@ HOSTS: list[dict[str, str | int | None]] = [
         ("r /2", "h2", "web", "10.0.0.4", NOON, START + DAY),
         ("r /2", "gone", "", "10.0.0.3", None, START + 1),
         ("r9", "moved", "web", None, START - DAY, START),
+        ("r1", "h2", "db", "10.0.0.4", None, START - 1),
     ]
 ]
 

@@ -3,8 +3,10 @@
 --   hosts_expected  hosts of the inventory (on days that touch their time from added_ns until removed_ns), and hosts that
 --                   recorded or have ever shipped and are behind. Switches do not count, nor do collectors, which ship
 --                   what switches sent and no recording of their own
---   recorded_share  recorded time of these hosts, of the time for which they are expected; of several interfaces of a
---                   host, the one recorded for longest counts
+--   expected_ns     the sum of the times for which these hosts are expected: a day each, or what the inventory states of
+--                   it, and at least as long as they recorded. A host that was removed in the 20 minutes before a day
+--                   is expected on it for as long as it recorded, until 20 minutes after its removal
+--   recorded_share  their recorded time, of that; of several interfaces of a host, the one recorded for longest counts
 --   losing_share    share of the recorded bins in which packets were dropped, or samples of a switch are missing: their
 --                   counts are lower bounds
 --   behind_ns       how much of the day has not arrived from the host or collector that is furthest behind; a whole day
@@ -32,8 +34,11 @@ WITH asked_hours AS (
     UNION SELECT date, day_ns FROM asked_incomplete
     UNION SELECT date, day_ns FROM asked_ports
 ), listed AS (
-    SELECT date, rack, host, LEAST(COALESCE(removed_ns, day_ns + 86400000000000), day_ns + 86400000000000)
-           - GREATEST(COALESCE(added_ns, day_ns), day_ns) AS listed_ns
+    SELECT date, rack, host,
+           GREATEST(LEAST(COALESCE(removed_ns, day_ns + 86400000000000), day_ns + 86400000000000), day_ns)
+               - LEAST(GREATEST(COALESCE(added_ns, day_ns), day_ns), day_ns + 86400000000000) AS listed_ns,
+           CASE WHEN removed_ns <= day_ns AND removed_ns > day_ns - 1200000000000
+                THEN removed_ns + 1200000000000 - day_ns ELSE 0 END AS stopping_ns
     FROM dates CROSS JOIN inventory
 ), known AS (
     SELECT date, rack, host FROM recorded
@@ -43,7 +48,7 @@ WITH asked_hours AS (
     SELECT rack, host FROM port_hours EXCEPT SELECT rack, host FROM hours
 ), expected AS (
     SELECT known.date, known.rack, known.host,
-           CASE WHEN listed.listed_ns > 0 THEN listed.listed_ns ELSE 86400000000000 END AS expected_ns
+           CASE WHEN listed.listed_ns > 0 THEN listed.listed_ns ELSE 86400000000000 END AS expected_ns, stopping_ns
     FROM known
     LEFT JOIN switches ON known.rack = switches.rack AND known.host = switches.host
     LEFT JOIN listed ON known.date = listed.date AND known.rack = listed.rack AND known.host = listed.host
@@ -53,7 +58,8 @@ WITH asked_hours AS (
 ), counted AS (
     SELECT expected.date, expected.rack, COUNT(*) AS hosts_expected, COUNT(recorded.host) AS hosts_recorded,
            SUM(recorded.recorded_ns) AS recorded_ns, SUM(recorded.bins) AS bins, SUM(recorded.losing_bins) AS losing_bins,
-           SUM(GREATEST(expected_ns, COALESCE(recorded.recorded_ns, 0))) AS expected_ns
+           SUM(CASE WHEN recorded.recorded_ns <= stopping_ns THEN recorded.recorded_ns
+                    ELSE GREATEST(expected_ns, COALESCE(recorded.recorded_ns, 0)) END) AS expected_ns
     FROM expected LEFT JOIN recorded
         ON expected.date = recorded.date AND expected.rack = recorded.rack AND expected.host = recorded.host
     GROUP BY expected.date, expected.rack
@@ -66,6 +72,7 @@ SELECT racks.date,
        racks.rack,
        COALESCE(counted.hosts_expected, 0) AS hosts_expected,
        COALESCE(counted.hosts_recorded, 0) AS hosts_recorded,
+       CAST(COALESCE(counted.expected_ns, 0) AS BIGINT) AS expected_ns,
        COALESCE(CAST(counted.recorded_ns AS DOUBLE) / CAST(counted.expected_ns AS DOUBLE), 0e0) AS recorded_share,
        CAST(counted.losing_bins AS DOUBLE) / CAST(NULLIF(counted.bins, 0) AS DOUBLE) AS losing_share,
        COALESCE(lacking.behind_ns, 0) AS behind_ns,

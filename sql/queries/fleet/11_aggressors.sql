@@ -1,6 +1,7 @@
 -- Aggressors: which senders are in the fan-in of bursts of many hosts and racks.
 --
---   source, service  the address of the sender, and its service if the inventory has that address at that time
+--   source, service  the address of the sender, and its service if the inventory has that address at the time of one of
+--                    these bursts; of several services, the first by name
 --   racks, hosts     racks and hosts that received these bursts
 --   led              bursts in which it sent more than every other sender; if several sent the most, no sender led the
 --                    burst
@@ -35,8 +36,9 @@ WITH leaders AS (
     FROM of_hosts GROUP BY source
 ), services AS (
     SELECT address, MIN(service) AS service
-    FROM inventory CROSS JOIN asked
-    WHERE address IS NOT NULL AND COALESCE(added_ns < asked.until_ns, TRUE) AND COALESCE(removed_ns > since_ns, TRUE)
+    FROM seen JOIN inventory ON source = address CROSS JOIN asked
+    WHERE start_ns >= since_ns AND start_ns < until_ns
+        AND COALESCE(start_ns >= added_ns, TRUE) AND COALESCE(start_ns < removed_ns, TRUE)
     GROUP BY address
 )
 SELECT sums.source,
