@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from calm import Attempts
 from captures import CASES, RECORDED, SAMPLE, CacheServer
-from places import ROOT
+from places import ROOMS, ROOT
 from storelib import write
 from tracked import tracked
 
@@ -228,13 +228,55 @@ def test_modules_that_pages_name_exist() -> None:
     assert lacking == []
 
 
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+PLACED = re.compile(r"(?<![\w./-])(?:[\w-]+/)*(?:[\w-]+/|[\w-]+(?:\.bpf)?\.(?:c|h|py|sql|toml)\b)")
+
+
+def named_in_tables() -> list[Path]:
+    """Returns what the tables of architecture.md name, each in the folder of its row, relative to the root. The head of
+    a table states its folder ("in capture/"). If a row begins with a folder, the other names in it are in that folder,
+    and so are the rows below it that begin with "⤷". Tables of other folders ("in a store") are left out."""
+    named = []
+    for table in re.findall(r"(?:^\|.*\|\n)+", ARCHITECTURE.read_text("utf-8"), re.MULTILINE):
+        head, _, *rows = table.splitlines()
+        if head.startswith("| in a store |"):
+            continue
+        place = re.match(r"\| in ((?:\w+/)+) \|", head)
+        assert place, f"{head}: its first cell must be `in FOLDER/`"
+        top = above = Path(place[1])
+        for row in rows:
+            folder = above if "⤷" in row else top
+            names = PLACED.findall(row)
+            assert names, f"{row}: names no file or folder"
+            if names[0].endswith("/"):
+                folder /= names.pop(0)
+            if "⤷" not in row:
+                above = folder
+            named += [folder, *(folder / name for name in names)]
+    return named
+
+
+def test_tables_of_the_architecture_name_what_is_in_their_folders() -> None:
+    named = named_in_tables()
+    assert len(named) > 100
+    assert [str(path) for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_architecture_names_every_folder() -> None:
+    page = ARCHITECTURE.read_text("utf-8")
+    places = {
+        path.parent for path in tracked(*(f"{room}/*.py" for room in (*ROOMS, "mburst")), "capture/*.c", "sql/*.sql")
+    }
+    assert [str(place) for place in sorted(places) if f"{place.name}/" not in page] == []
+
+
 DECISIONS = ROOT / "docs" / "decisions"
 
 
 def test_decisions_have_their_parts_and_are_listed_by_their_titles() -> None:
     """A decision has context, decision, alternatives, and consequences with the test that holds it. Each decision is a
     line of the index, and architecture.md links to it."""
-    architecture = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    architecture = ARCHITECTURE.read_text("utf-8")
     titles = {}
     for path in DECISIONS.glob("*.md"):
         text = path.read_text("utf-8")
