@@ -37,7 +37,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 HANGS := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 PARALLEL := --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(HANGS)
 
-test: $(VENV)/test-ready ## run all tests (PYTEST_OPTIONS: run those one after the other)
+test: $(VENV)/test-ready ## run the tests, except test-packages, test-collector, test-engines (PYTEST_OPTIONS: run those one after the other)
 ifdef PYTEST_OPTIONS
 	$(PYTEST) $(PYTEST_OPTIONS)
 else
@@ -46,7 +46,7 @@ else
 	$(PYTEST) -q -m alone --durations 15 $(HANGS)
 endif
 
-test-fast: $(VENV)/test-ready ## run the tests that need no root and no browser and take no minute
+test-fast: $(VENV)/test-ready ## run the tests that need no root, no browser and little time
 	$(PYTEST) -q -n $(PROCESSORS) $(PARALLEL) -m fast
 
 lint: $(VENV)/test-ready ## check style, layout and types

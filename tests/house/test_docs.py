@@ -270,6 +270,12 @@ def test_the_architecture_names_every_folder() -> None:
     assert [str(place) for place in sorted(places) if f"{place.name}/" not in page] == []
 
 
+def test_the_page_on_tests_has_each_of_their_folders() -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## Tests")[1]
+    named = [name for row in tables(section)[0] for name in re.findall(r"`(\w+)/`", row[0])]
+    assert sorted(named) == sorted({path.parts[1] for path in tracked("tests/*/*")})
+
+
 DECISIONS = ROOT / "docs" / "decisions"
 
 
