@@ -26,7 +26,7 @@ demo: $(VENV)/demo-ready ## make a cache server's incast, record it, find its bu
 	@[ "$$(id -u)" != 0 ] || sh .ci/packages iproute2
 	$(BIN)/mburst demo -o demo
 
-gallery: $(VENV)/test-ready ## take the pictures of docs/gallery.md anew, of the simulated demo
+gallery: $(VENV)/test-ready ## regenerate the pictures of docs/gallery.md, of the simulated demo
 	$(BIN)/python docs/gallery.py docs/gallery
 
 # Bytecode is kept, whatever the environment says: tests start hundreds of interpreters. Some tests wait more than they
@@ -55,12 +55,12 @@ lint: $(VENV)/test-ready ## check style, layout and types
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.c' '*.h')
 	$(BIN)/mypy
 
-format: $(VENV)/test-ready ## lay out Python and C anew (ruff, clang-format)
+format: $(VENV)/test-ready ## format Python and C (ruff, clang-format)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $$(git ls-files '*.c' '*.h')
 
-# The module is loaded by tests/lib/asan_engine.py; the drivers that tests compile are sanitized anyhow. Leaks are found in the
+# The module is loaded by tests/lib/asan_engine.py; the drivers that tests compile are always sanitized. Leaks are found in the
 # drivers by `make test`: Python itself has some.
 asan: $(VENV)/test-ready ## run the tests of the engine in an engine built with ASan and UBSan (PYTEST_OPTIONS)
 	CC="gcc -g -fsanitize=address,undefined -fno-sanitize-recover=all" $(BIN)/python setup.py --quiet build_ext \
@@ -68,7 +68,7 @@ asan: $(VENV)/test-ready ## run the tests of the engine in an engine built with 
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
 		PYTHONPATH=tests/lib $(BIN)/python -m pytest -q -p asan_engine -m "not alone" $(or $(PYTEST_OPTIONS),tests/capture)
 
-docs: $(VENV)/ready ## write docs/cli.md anew from the help texts, the views of docs/schema.md, the keys of docs/operate.md, docs/trino.sql
+docs: $(VENV)/ready ## regenerate docs/cli.md, docs/trino.sql, the views in docs/schema.md and the deliveries in docs/operate.md
 	$(BIN)/python docs/write_cli.py
 	$(BIN)/python docs/write_schema.py
 	$(BIN)/python docs/write_deliveries.py
@@ -93,7 +93,7 @@ bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (
 
 COMPILE := $(VENV)/uv/bin/uv pip compile - --universal --python-version 3.11 --upgrade --generate-hashes --no-header \
 	--no-annotate --no-emit-index-url --quiet
-lock: $(VENV)/uv ## resolve what the tests and the packages need anew, into the locks of .ci/ and release/
+lock: $(VENV)/uv ## update the lock files of .ci/ and release/
 	echo pip | $(COMPILE) --output-file .ci/pip.lock
 	$(PYTHON) .ci/build-requirements | $(COMPILE) pyproject.toml --extra test --output-file .ci/requirements.lock
 	$(PYTHON) .ci/build-requirements | $(COMPILE) release/requirements.in --output-file release/requirements.lock

@@ -3,7 +3,7 @@
 One writer appends to one unsealed log: a number of bins per second of the log's time, one in a hundred of them full,
 and equally many rows of senders. A scrape follows each second. Prints the CPU time of a scrape (the median of ten) when
 the log has N rows and ten times as many, and their ratio, which should be near 1; for comparison, also the cost of
-reading the whole log anew at both points.
+reading the whole log again at both points.
 
     python bench/bench_metrics.py [--rate 10000] [--rows 200000]
 """
@@ -84,7 +84,7 @@ def cpu_of_a_scrape(meter: Meter, recording: Recording) -> float:
     return statistics.median(taken)
 
 
-def cpu_of_reading_anew(store: StoreFolder, since_ns: int) -> float:
+def cpu_of_reading_again(store: StoreFolder, since_ns: int) -> float:
     """Returns seconds for a meter that begins at that time."""
     before = time.process_time()
     Meter(store, BurstDefinition(), since_ns).close()
@@ -104,14 +104,14 @@ def main() -> None:
             while recording.rows < rows:
                 recording.second()
                 meter.take()
-            found.append((recording.rows, cpu_of_a_scrape(meter, recording), cpu_of_reading_anew(store, start_ns)))
-        for rows, scrape, anew in found:
+            found.append((recording.rows, cpu_of_a_scrape(meter, recording), cpu_of_reading_again(store, start_ns)))
+        for rows, scrape, again in found:
             print(
-                f"{rows:>10,} rows: a scrape {1000 * scrape:6.1f} ms, all of it anew {1000 * anew:8.1f} ms of CPU; "
+                f"{rows:>10,} rows: a scrape {1000 * scrape:6.1f} ms, all of it again {1000 * again:8.1f} ms of CPU; "
                 f"{meter.kept_rows:,} rows kept"
             )
-        (_, first, anew), (_, second, anew_later) = found
-        print(f"ten times the rows: a scrape x {second / first:.2f}, all of it anew x {anew_later / anew:.2f}")
+        (_, first, again), (_, second, again_later) = found
+        print(f"ten times the rows: a scrape x {second / first:.2f}, all of it again x {again_later / again:.2f}")
         for writer in recording.writers.values():
             writer.close()
 

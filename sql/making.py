@@ -3,7 +3,7 @@
 A process that may make a store holds its marker locked (flock, shared) for as long as the command runs, so that nobody
 removes a store that another process has begun to use. The store is removed under the exclusive lock: first its content,
 which has no row, then the marker, then the folders that were made. A process that waited for the lock of a marker that
-is gone makes the store anew."""
+is gone creates the store again."""
 
 from __future__ import annotations
 

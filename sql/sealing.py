@@ -43,7 +43,7 @@ class SealedPart:
         self.columns = len(schema.names)
         self.first_ns, self.last_ns = 2**63 - 1, -(2**63)
         self.draft = folder / f"{segment.name}.{number}.tmp"
-        disk.make_folder(folder, folder.parents[2])  # the store: if it was moved, it is not made anew
+        disk.make_folder(folder, folder.parents[2])  # the store: if it was moved, it is not created again
         self._file = open(os.open(self.draft, _NEW, 0o640), "wb")  # noqa: SIM115 (closed with the writer)
         try:
             self._writer: pq.ParquetWriter | None = _parquet_writer(self._file, schema, table)

@@ -40,14 +40,14 @@ PLAIN, TUNNELLED = 4, 54  # tunnel headers make as much of a difference as some 
 
 
 class SwitchWindows(NamedTuple):
-    """Counts of a switch in windows of a port, sorted by end. began_anew: a counter was reset in the window. edge_ns:
+    """Counts of a switch in windows of a port, sorted by end. was_reset: a counter was reset in the window. edge_ns:
     the possible error of the edges, if known."""
 
     name: str
     start: Floats
     end: Floats
     bytes: Floats
-    began_anew: NDArray[np.bool_]
+    was_reset: NDArray[np.bool_]
     edge_ns: float = 0.0
 
 
@@ -114,8 +114,8 @@ def counted(
         said += f"; the switch's clock is {format_duration(abs(lag))} {'after' if lag > 0 else 'before'} the host's"
     if not kept.all():
         said += f"; {format_count(int((~kept).sum()), 'window')} at an end of the compared time left out"
-    if counts.began_anew.any():
-        said += f"; {format_count(int(counts.began_anew.sum()), 'window')} left out, in which a counter was reset"
+    if counts.was_reset.any():
+        said += f"; {format_count(int(counts.was_reset.sum()), 'window')} left out, in which a counter was reset"
     return Agreement(what, counts.name, port.name, state, said, len(came), int(good.sum()),
                      float(came.sum()) / max(wire, 1.0), FRAMING[seen.framing], lag, blamed)  # fmt: skip
 
@@ -147,7 +147,7 @@ def compared_at(
 
 def comparable(port: Port, counts: SwitchWindows, holds: BinContent) -> NDArray[np.int64]:
     """Returns the windows that lie in recorded time and have packets."""
-    return np.flatnonzero(inside(port, counts.start, counts.end) & ~counts.began_anew & (holds.packets > 0))
+    return np.flatnonzero(inside(port, counts.start, counts.end) & ~counts.was_reset & (holds.packets > 0))
 
 
 def untested(what: str, source: str, port: Port, why: str) -> Agreement:

@@ -33,7 +33,7 @@ def added_up(name: str, queues: Sequence[SwitchWindows]) -> SwitchWindows:
     edge_ns is the largest difference. Windows are left out if another queue counted something in differing windows that
     overlap them: its share of them is unknown."""
     base, *others = sorted(queues, key=lambda queue: -len(queue.start))
-    bytes_, anew, whole = base.bytes.copy(), base.began_anew.copy(), np.ones(len(base.start), dtype=bool)
+    bytes_, was_reset, whole = base.bytes.copy(), base.was_reset.copy(), np.ones(len(base.start), dtype=bool)
     edge_ns = base.edge_ns
     for queue in others:
         at = _nearest(base, queue)
@@ -41,10 +41,10 @@ def added_up(name: str, queues: Sequence[SwitchWindows]) -> SwitchWindows:
         off = np.maximum(np.abs(queue.start - base.start[at]), np.abs(queue.end - base.end[at]))
         fits = off <= width
         np.add.at(bytes_, at[fits], queue.bytes[fits])
-        np.logical_or.at(anew, at[fits], queue.began_anew[fits])
+        np.logical_or.at(was_reset, at[fits], queue.was_reset[fits])
         edge_ns = max(edge_ns, float(off[fits].max(initial=0.0)))
         whole &= ~_touched(base, queue.start[alien := ~fits & (queue.bytes > 0)], queue.end[alien])
-    return _chosen(base._replace(name=name, bytes=bytes_, began_anew=anew, edge_ns=edge_ns), np.flatnonzero(whole))
+    return _chosen(base._replace(name=name, bytes=bytes_, was_reset=was_reset, edge_ns=edge_ns), np.flatnonzero(whole))
 
 
 def _nearest(base: SwitchWindows, queue: SwitchWindows) -> NDArray[np.int64]:
@@ -65,5 +65,5 @@ def _touched(base: SwitchWindows, start: Floats, end: Floats) -> NDArray[np.bool
 
 def _chosen(windows: SwitchWindows, at: NDArray[np.int64]) -> SwitchWindows:
     return windows._replace(
-        start=windows.start[at], end=windows.end[at], bytes=windows.bytes[at], began_anew=windows.began_anew[at]
+        start=windows.start[at], end=windows.end[at], bytes=windows.bytes[at], was_reset=windows.was_reset[at]
     )

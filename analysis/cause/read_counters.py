@@ -134,10 +134,10 @@ def of_windows(name: str, counts: list[SwitchWindows]) -> CountedWindows | None:
     """Returns the packets of windows without a counter reset. None if nothing was counted."""
     if not counts:
         return None
-    start, end, packets, anew = (
-        np.concatenate([getattr(one, side) for one in counts]) for side in ("start", "end", "bytes", "began_anew")
+    start, end, packets, was_reset = (
+        np.concatenate([getattr(one, side) for one in counts]) for side in ("start", "end", "bytes", "was_reset")
     )
-    return CountedWindows(name, start[~anew], end[~anew], packets[~anew]).joined()
+    return CountedWindows(name, start[~was_reset], end[~was_reset], packets[~was_reset]).joined()
 
 
 def by_port(
@@ -153,9 +153,9 @@ def by_port(
         (np.asarray(rows[key]).astype(np.int64) - origin).astype(np.float64) for key in ("window_start_ns", "ts_ns")
     )
     bytes_, edge_ns = (np.asarray(rows[key]).astype(np.float64) for key in ("bytes", "edge_ns"))
-    anew = np.asarray(rows["quality"]).astype(np.int64) & int(Quality.RESET) != 0
+    was_reset = np.asarray(rows["quality"]).astype(np.int64) & int(Quality.RESET) != 0
     return {
-        name: SwitchWindows(" ".join(name), start[at], end[at], bytes_[at], anew[at], float(edge_ns[at].max()))
+        name: SwitchWindows(" ".join(name), start[at], end[at], bytes_[at], was_reset[at], float(edge_ns[at].max()))
         for name, at in places.items()
     }
 

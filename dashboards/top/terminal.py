@@ -110,7 +110,7 @@ class TerminalDriver(LinuxDriver):
         self.output: TerminalOutput = self._file
         self._will_stop = False
         signal.signal(signal.SIGTSTP, lambda _number, _frame: self._stop_soon())
-        signal.signal(signal.SIGCONT, lambda _number, _frame: self._soon(self._begin_anew))
+        signal.signal(signal.SIGCONT, lambda _number, _frame: self._soon(self._restart))
 
     def close(self) -> None:
         """End the thread that writes."""
@@ -138,10 +138,10 @@ class TerminalDriver(LinuxDriver):
                 ours = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
                 os.kill(os.getpid(), signal.SIGTSTP)
                 signal.signal(signal.SIGTSTP, ours)
-            self._begin_anew()
+            self._restart()
 
-    def _begin_anew(self) -> None:
-        """Begin anew after SIGCONT. It also follows SIGSTOP, which does not end application mode: two threads would
+    def _restart(self) -> None:
+        """Restart after SIGCONT. It also follows SIGSTOP, which does not end application mode: two threads would
         read. The kernel sends it when the terminal is closed, too."""
         if self._goes_on():
             if self._writer_thread is not None and self._writer_thread.is_alive():

@@ -1,6 +1,6 @@
 """A part of `mburst run` in its own process: the usual command line, which ends when its supervisor dies.
 
-Exit codes are those of the command line, except that a signal that ended the work in good order is 128 and its number:
+Exit codes are those of the command line, except that a signal that ended the work cleanly is 128 and its number:
 a verb that SIGTERM ends exits with 0, as one that is done, or with 130 if it had not begun, as after Ctrl-C. The
 supervisor restarts those that a signal ended."""
 

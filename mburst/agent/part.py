@@ -114,7 +114,7 @@ class PartProcess:
 
 
 def ending_signal(code: int) -> int:
-    """Returns the signal that ended a process with that exit code, 0 for none. A part that ends in good order after a
+    """Returns the signal that ended a process with that exit code, 0 for none. A part that ends cleanly after a
     signal has 128 and its number (child.py)."""
     return -code if code < 0 else code - 128 if code > 128 else 0
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..agent.config import RunConfig, RunPart
 
 DESCRIPTION = """Run the parts that a file names (recordings, probes and so on, metrics, reports that are due) as
-processes under one supervisor, until SIGTERM or Ctrl-C ends all of them in good order. A part that fails or hangs is
+processes under one supervisor, until SIGTERM or Ctrl-C ends all of them cleanly. A part that fails or hangs is
 restarted. SIGHUP reads the file again and restarts the parts that changed. The tables of the file have the names of
 verbs, and their keys are the options of these verbs."""
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ..status.store import InterfaceState, StoreStatus
     from ..status.whole import Status
 
-DESCRIPTION = """Report whether a store is in order: which interfaces are recorded, how old the newest data are, what
+DESCRIPTION = """Report the status of a store: which interfaces are recorded, how old the newest data are, what
 was not counted in the last day, how much of the disk the store takes, when rows were last sealed, and whether files
 that have changed are damaged. For a mburst.toml, also report which parts run, whether reports are written and
-delivered, and whether the recordings can be shipped. Exit code 0: all is well; 1: the lines at the end that begin with
-`unwell` list what is not."""
+delivered, and whether the recordings can be shipped. Exit code 0: no problem; 1: the lines at the end that begin with
+`unwell` list the problems."""
 COLUMNS = ("rack", "host", "interface", "direction", "state", "newest data", "gaps (24 h)", "missed packets")
 _ASIDE = "bring them back from a backup, or remove them once it need not be known what is missing"
 MOST = 20  # interfaces in the table, those without data for the longest time first
@@ -29,9 +29,7 @@ MOST = 20  # interfaces in the table, those without data for the longest time fi
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser(
-        "status", help="report whether a store and its recorders are in order", description=DESCRIPTION
-    )
+    parser = verbs.add_parser("status", help="report the status of a store and its recorders", description=DESCRIPTION)
     parser.add_argument(
         "of",
         metavar="STORE|FILE",

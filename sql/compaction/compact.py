@@ -205,7 +205,7 @@ def _size(store: Path) -> int:
 
 
 class _Day:
-    """A day of a rack; its FILES are written anew."""
+    """A day of a rack; its FILES are rewritten."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ class HotLog:
         self._number = 0
         self._stream = _Stream()
         with failing_as_one_line(self.path, "write"):
-            disk.make_folder(self.path.parent, store)  # if the store was moved, it is not made anew
+            disk.make_folder(self.path.parent, store)  # if the store was moved, it is not created again
             hidden = self.path.with_suffix(".new")
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = os.open(hidden, flags, 0o640)

@@ -170,7 +170,7 @@ class Sender:
 
 
 def _stamps_on(sock: socket.socket) -> bool:
-    """Have the kernel stamp packets that ask for it, numbered anew. Returns whether it can."""
+    """Have the kernel stamp packets that ask for it, numbered from 0. Returns whether it can."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 0)
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, _SOFTWARE | _OPT_ID | _OPT_CMSG | _OPT_TSONLY)

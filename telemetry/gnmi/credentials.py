@@ -61,7 +61,10 @@ async def channel_to(target: GnmiTarget) -> tuple[Any, str]:
     options: list[tuple[str, Any]] = [
         ("grpc.max_receive_message_length", target.message_bytes),
         ("grpc.http2.lookahead_bytes", AHEAD_BYTES),
-        ("grpc.use_local_subchannel_pool", 1),  # each channel begins anew, also after one that could not connect
+        (
+            "grpc.use_local_subchannel_pool",
+            1,
+        ),  # each channel has new connections, also after one that could not connect
         ("grpc.enable_http_proxy", 0),
         (ChannelOptions.SingleThreadedUnaryStream, 1),  # explained in calls.py
     ]

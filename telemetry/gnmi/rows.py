@@ -84,7 +84,7 @@ class Table:
         self._released.append(source)
 
     def take(self) -> pa.RecordBatch | None:
-        """Returns all rows as Arrow, and begins anew."""
+        """Returns all rows as Arrow, and removes them."""
         rows, self.rows[:], self.text_bytes = list(self.rows), [], 0
         batch, unfit = _converted(rows, self._batch)
         self.refused += Counter(self.texts["device"][row[0]] for row in unfit)

@@ -2,7 +2,7 @@
 
 Each subscription is read by a thread of its own (calls.py), which processes messages under the lock of the rows;
 everything else runs in the event loop. A session survives its target: the stream of each subscription is read until it
-ends for any reason, the reason is reported once, and after a jittered pause it begins anew. Events become rows of
+ends for any reason, the reason is reported once, and after a jittered pause it restarts. Events become rows of
 `gnmi_events`.
 """
 

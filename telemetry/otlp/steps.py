@@ -103,14 +103,14 @@ class StepsOfSeries:
         is_first |= self._passed(points, before["ts_ns"], follows, all_series)
         amount = np.where(is_total, points.value - before["value"], points.value)
         quality = np.where(follows > 0, QUALITY_GAP, 0).astype(np.uint16)
-        began_anew = (points.start_ns > before["start_ns"]) & (points.start_ns > before["ts_ns"])
+        was_reset = (points.start_ns > before["start_ns"]) & (points.start_ns > before["ts_ns"])
         wraps_at = self._wraps_at[points.feed]
         most = most_bytes(self._link_bps[points.series], points.ts_ns - before["ts_ns"])
         unknown = is_total & ~is_first & (most >= wraps_at)
         self._count(points, unknown, "totals that may have wrapped more than once", all_series)
-        for k in np.flatnonzero(is_total & ~is_first & (((amount < 0) & ~unknown) | began_anew)):
+        for k in np.flatnonzero(is_total & ~is_first & (((amount < 0) & ~unknown) | was_reset)):
             width, limit = self._width[points.feed[k]], int(most[k]) if np.isfinite(wraps_at[k]) else None
-            value, known = (int(before["value"][k]), int(points.value[k])), bool(began_anew[k])
+            value, known = (int(before["value"][k]), int(points.value[k])), bool(was_reset[k])
             amount[k], step = increase(*value, limit, known, (width,) if width else ())
             if step is Step.RESET:
                 amount[k] *= follows[k] == 0  # of another feed, which may not count from 0
@@ -127,7 +127,8 @@ class StepsOfSeries:
         return steps.chosen(~(is_total & is_first))
 
     def _too_far(self, points: Points, before_ns: Ints, is_first: Any, all_series: Sequence[MetricSeries]) -> Any:
-        """The points that are too far from the previous ones: they begin anew, and those of totals are counted."""
+        """The points that are too far from the previous ones: they are first points again; those of totals are
+        counted."""
         far = ~is_first & (points.ts_ns - before_ns > LONGEST_NS)
         self._count(
             points, far & self._is_total[points.series], "points more than a day after those before", all_series
@@ -136,10 +137,10 @@ class StepsOfSeries:
 
     def _passed(self, points: Points, before_ns: Ints, follows: Ints, all_series: Sequence[MetricSeries]) -> Any:
         """The points that follow those of another series of their column (the total or the counts) that had the traffic
-        until then: they begin anew, and those of totals are counted."""
+        until then: they are first points again, and those of totals are counted."""
         passed = (before_ns > 0) & (before_ns < follows)
         self._count(
-            points, passed & self._is_total[points.series], "totals that begin anew after counts of them", all_series
+            points, passed & self._is_total[points.series], "totals that restart after counts of them", all_series
         )
         return passed
 

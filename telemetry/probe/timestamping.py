@@ -43,7 +43,7 @@ def enable(sock: socket.socket, *, hardware: bool = False) -> None:
     """Ask for stamps of all that is sent (numbered from 0) and received; from then on, `event` also returns errors of
     the network. `hardware` asks for stamps of the interface, which must have been switched on; its clock must be
     synchronized with system time. Raises OSError."""
-    sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 0)  # numbering begins anew when it is switched on
+    sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 0)  # numbering restarts when it is switched on
     sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, _KERNEL | (_INTERFACE if hardware else 0))
     if sock.family == socket.AF_INET6:
         sock.setsockopt(SOL_IPV6, IPV6_RECVERR, 1)

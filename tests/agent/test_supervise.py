@@ -86,7 +86,7 @@ def test_a_hangup_of_all_processes_reloads(running):
     ],
 )
 def test_a_part_that_somebody_else_ends_is_restarted(running, number, name):
-    """Also one that ends in good order after SIGTERM or SIGINT: `mburst run` did not ask for it."""
+    """Also one that ends cleanly after SIGTERM or SIGINT: `mburst run` did not ask for it."""
     [metrics] = [pid for pid in children(running.pid) if verb_of(pid) == "metrics"]
     os.kill(metrics, number)
     wait_for(lambda: running.log().count("metrics: metrics of store: http://") == 2, "the second start")

@@ -156,13 +156,13 @@ def test_few_lost_frames_are_not_taken_for_a_tunnel(seed: int) -> None:
 
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 10**6))
-def test_a_counter_that_began_anew(seed: int) -> None:
+def test_a_counter_that_was_reset(seed: int) -> None:
     """Unflagged, it is the switch that is wrong: a host cannot receive more than was sent. Flagged, it is left out."""
     wrong = Wrong(reset=True)
     found = of(seed, wrong)
     assert (found.state, found.blamed) == ("disagree", "switch") and found.windows - found.agreeing <= 2
     port, volume, holding = made(seed, wrong)
-    volume.began_anew[2 + np.argmax(made(seed, Wrong())[1].bytes[2:-2])] = True
+    volume.was_reset[2 + np.argmax(made(seed, Wrong())[1].bytes[2:-2])] = True
     assert counted("bytes", port, volume, holding).state == "agree"
 
 

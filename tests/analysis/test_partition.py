@@ -220,7 +220,7 @@ def test_hot_logs_are_files_too(tmp_path: Path) -> None:
 
 
 @contextmanager
-def written_anew(store: StoreFolder, bursts: list[tuple[int, int]]) -> Iterator[None]:
+def rewritten(store: StoreFolder, bursts: list[tuple[int, int]]) -> Iterator[None]:
     """Writes the bins of host a again: in the log of a writer within the context, sealed after it."""
     shutil.rmtree(store.path / "bins")
     with store.writer("bins", "a", "r1") as writer:
@@ -232,7 +232,7 @@ def written_anew(store: StoreFolder, bursts: list[tuple[int, int]]) -> Iterator[
 def test_rows_that_a_copy_has_twice_count_once(tmp_path: Path) -> None:
     """A hot log from before the segment was sealed, and a sealed file in two folders."""
     store = filled(tmp_path / "store", [(("r1", "a"), [(5, 3)], [])])
-    with written_anew(store, [(5, 3)]):
+    with rewritten(store, [(5, 3)]):
         [log] = hot_logs(store, "bins")
         cut_short = log.read_bytes()
     files = store.files()
@@ -253,7 +253,7 @@ def test_a_log_beside_its_sealed_files_counts_as_in_the_store(tmp_path: Path, lo
     """A segment that crosses midnight, in two sealed files, beside its hot log: the store was copied while it was
     sealed."""
     store = filled(tmp_path / "store", [(("r1", "a"), [(30, 20)], [])])
-    with written_anew(store, [(30, 20)]):
+    with rewritten(store, [(30, 20)]):
         [path] = hot_logs(store, "bins")
         content = path.read_bytes()
     files = sealed_files(store, "bins")

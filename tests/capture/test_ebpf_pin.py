@@ -197,7 +197,7 @@ def test_inconsistent_pinned_state_starts_a_new_program(host, tmp_path, at):
     many_senders(host.lab, 40)
     wait_for(lambda: stored(tmp_path / "second") == 40)
     row = end(second)
-    assert (row["packets"], row["dropped"]) == (40, 0) and "counting begins anew" in row["notes"]
+    assert (row["packets"], row["dropped"]) == (40, 0) and "counting restarts" in row["notes"]
 
 
 def test_a_bin_that_a_processor_is_beginning_hides_none_before_it(host, tmp_path):

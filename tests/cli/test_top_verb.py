@@ -47,7 +47,7 @@ class Terminal:
         self.resize(100)
 
     def resize(self, width: int) -> None:
-        """Gives the terminal WIDTH columns: the program draws anew."""
+        """Gives the terminal WIDTH columns: the program redraws."""
         fcntl.ioctl(self._file, termios.TIOCSWINSZ, struct.pack("HHHH", 30, width, 0, 0))
 
     def read(self) -> bool:

@@ -1,4 +1,4 @@
-"""The output of `mburst top` never blocks, whatever becomes of the terminal."""
+"""The output of `mburst top` never blocks, whatever happens to the terminal."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_an_interface_vanishes_and_comes_back(lab: Lab, tmp_path: Path) -> None:
         wait_for(lambda: recorder(process.pid), "the recorder's start")
         wait_until_recorded(store)
     left = finish(lab, store, follower.stop())
-    outcome("run, its interface removed and made anew", 1, f"one line; records again; {left}")
+    outcome("run, its interface removed and created again", 1, f"one line; records again; {left}")
 
 
 def test_two_recorders_of_one_interface(lab: Lab, tmp_path: Path) -> None:

@@ -35,8 +35,13 @@ WORDS = {
     NO_THING: "invalid X, not a X",
     r"\bfor want of\b": "for lack of",
     r"\bsomebody must\b": "must",
+    r"\banew\b": "again, new, restart",
+    r"\banyhow\b": "always",
+    r"\bgood order\b": "cleanly",
+    r"\b(all|everything) is well\b|\bis it well\b": "no problem, status",
+    r"\bwhat(ever)? becomes? of\b": "how X is processed",
 }
-NAMES = re.compile(r"(^|_)(told|untold|tells?|judg(e|es|ed|ing)|reckon(s|ed|ing)?|besides|befell)(_|$)")
+NAMES = re.compile(r"(^|_)(told|untold|tells?|judg(e|es|ed|ing)|reckon(s|ed|ing)?|besides|befell|anew)(_|$)")
 # `tell` of files (pyarrow, io) has this name.
 FOREIGN = {"tell"}
 

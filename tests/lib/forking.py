@@ -16,7 +16,7 @@ from mburst.python import without_pandas
 def _fork() -> int:
     """Like os.fork(). The child never collects objects of this process: they may belong to libraries whose threads the
     child does not have. The child can use pandas only if this process imported it: otherwise each child would import it
-    anew."""
+    again."""
     gc.freeze()
     child = os.fork()
     if child:

@@ -16,7 +16,7 @@ HOSTILE = {
     "url": "javascript:alert('hostile')",
     "terminal": "hostile\x1b]0;pwned\x07\x1b[2J\x1b[31m",
     "terminal c1": "hostile\x9b2J\x9d0;pwned\x9c",
-    "return": "hostile\rmburst: all is well\x08\x08",
+    "return": "hostile\rmburst: no problem\x08\x08",
     "bidi": "hostile\u202etxt.exe\u202c\u2066x\u2069\u200f",
     "separators": "hostile\u2028line\u2029paragraph\x85next",
     "invisible": "hos\u200btile\u2060 hostile\ufeff\u00ad\U000e0041",

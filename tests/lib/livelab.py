@@ -90,7 +90,7 @@ def make_lab() -> Iterator[Lab]:
 
 
 def join(lab: Lab, network: str = "10.9.0") -> Lab:
-    """Creates its interfaces anew."""
+    """Creates its interfaces again."""
     sh(f"ip link add {lab.a} netns {lab.near} type veth peer name {lab.b} netns {lab.far}")
     for namespace, name, host in ((lab.near, lab.a, 1), (lab.far, lab.b, 2)):
         sh(f"ip -n {namespace} addr add {network}.{host}/24 dev {name}")

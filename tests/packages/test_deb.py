@@ -107,7 +107,7 @@ def test_it_is_installed_started_upgraded_and_purged(machine: BareMachine, deb: 
     assert left and all(path == "/var/lib/mburst" or path.startswith(f"{STORE}") for path in left), left
     with StoreFolder.open(machine.at(STORE)).connect() as con:
         ended = con.execute("SELECT DISTINCT capture_id, ended FROM recordings").fetchall()
-    assert [how for _, how in ended] == ["stopped", "stopped"]  # both in good order
+    assert [how for _, how in ended] == ["stopped", "stopped"]  # both cleanly
 
 
 def test_without_stores_a_purge_leaves_nothing(machine: BareMachine, deb: Path) -> None:

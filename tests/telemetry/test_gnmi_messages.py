@@ -176,7 +176,7 @@ def test_wraps_are_undone(width, start, counted):
 @settings(deadline=None, max_examples=300)
 @given(before=st.integers(1, 2**64 - 1), since=st.integers(0, 10**6), limit=st.none() | st.just(10**6))
 def test_resets_are_lower_bounds_never_wraps(before, since, limit):
-    """A counter that begins anew far from its end counts what came since."""
+    """A counter that restarts far from its end counts what came since."""
     width = 2**32 if before < 2**32 else 2**64
     if since >= before or before > width * 3 // 4 - 1 or width - before <= 10**6:
         return

@@ -141,7 +141,7 @@ def test_totals_that_return_after_counts_count_nothing_twice():
     assert sum(row["out_bytes"] for row in fed.rows["ports"]) == 4100 * 1000
     assert [name.run for name in fed.intake.ports.lanes] == [0, 1]
     assert max(row["ts_ns"] - row["window_start_ns"] for row in fed.rows["ports"]) == MS
-    assert refused(fed, "begin anew after counts") == 1
+    assert refused(fed, "restart after counts") == 1
 
 
 @pytest.mark.parametrize("flag", [False, True])

@@ -157,7 +157,7 @@ static const char *describe_begin(const struct ebpf *state)
 			       "interface took in frames for this host alone";
 	return state->replaced ?
 		       "\nwhat was pinned here (--pin) counted with other settings, or by another mburst: it was "
-		       "taken off unread, and counting begins anew" :
+		       "taken off unread, and counting restarts" :
 		       "";
 }
 

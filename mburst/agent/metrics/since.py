@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Key = TypeVar("Key", bound=Hashable)
-SCRAPERS = 64  # scrapers that are distinguished; the one with the oldest call is forgotten, and begins anew
+SCRAPERS = 64  # scrapers that are distinguished; the one with the oldest call is forgotten, and restarts
 MOST_NAMES = 1_000_000
 MOST_VALUES = 65_536  # newest values of a key from which quantiles are computed
 OVERLAPPING_NS = 60 * 10**9  # longest time by which windows of one collection may arrive later than those of another
@@ -83,7 +83,7 @@ class RecentNames:
 class CountedSpans:
     """The times that were already counted of each switch queue, by collection. Later counts of another collection that
     overlap them are of the same packets. Times are kept for OVERLAPPING_NS, and so are collections that ended; if a
-    device sets its clock, its times begin anew."""
+    device sets its clock, its times restart."""
 
     def __init__(self) -> None:
         self._spans: dict[tuple[str, str, str], dict[str, tuple[int, int]]] = {}
