@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "compiler.h"
 #include "frame.h"
 
 enum mb_layout {
@@ -29,10 +30,8 @@ struct mb_frame_view {
 	uint32_t max_caplen; /* of a sane record */
 };
 
-#define MB_VIEW_INLINE static inline __attribute__((always_inline))
-
 /* The captured and the full length of the frame at AT, as they lie in memory. */
-MB_VIEW_INLINE uint64_t mb_view_lengths(enum mb_layout layout, const void *at)
+static mb_inline uint64_t mb_view_lengths(enum mb_layout layout, const void *at)
 {
 	uint64_t lengths;
 
@@ -44,7 +43,7 @@ MB_VIEW_INLINE uint64_t mb_view_lengths(enum mb_layout layout, const void *at)
 }
 
 /* Interface, segment size, direction and quality as one word. */
-MB_VIEW_INLINE uint64_t mb_view_nature(enum mb_layout layout, const void *at)
+static mb_inline uint64_t mb_view_nature(enum mb_layout layout, const void *at)
 {
 	uint64_t nature = 0;
 
@@ -56,7 +55,7 @@ MB_VIEW_INLINE uint64_t mb_view_nature(enum mb_layout layout, const void *at)
 }
 
 /* Whether the fraction of a second of the frame at AT is less than a second. */
-MB_VIEW_INLINE bool mb_view_fraction_is_sane(enum mb_layout layout, const void *at)
+static mb_inline bool mb_view_fraction_is_sane(enum mb_layout layout, const void *at)
 {
 	uint32_t limit = layout == MB_LAYOUT_RECORDS_US ? 1000000 : 1000000000;
 
@@ -65,7 +64,7 @@ MB_VIEW_INLINE bool mb_view_fraction_is_sane(enum mb_layout layout, const void *
 
 /* Set FRAME to the frame at AT, which is complete and sane. Member by member: a copy of the whole struct that follows
  * would wait until all members are in the cache. */
-MB_VIEW_INLINE void mb_view_load(enum mb_layout layout, const void *at, struct mb_frame *frame)
+static mb_inline void mb_view_load(enum mb_layout layout, const void *at, struct mb_frame *frame)
 {
 	const uint8_t *record = at;
 
@@ -82,7 +81,7 @@ MB_VIEW_INLINE void mb_view_load(enum mb_layout layout, const void *at, struct m
 	frame->direction = frame->quality = 0;
 }
 
-MB_VIEW_INLINE struct mb_frame mb_view_frame(enum mb_layout layout, const void *at)
+static mb_inline struct mb_frame mb_view_frame(enum mb_layout layout, const void *at)
 {
 	struct mb_frame frame;
 
@@ -91,14 +90,14 @@ MB_VIEW_INLINE struct mb_frame mb_view_frame(enum mb_layout layout, const void *
 }
 
 /* Bytes from the frame at AT, with CAPLEN captured bytes, to the next frame. */
-MB_VIEW_INLINE size_t mb_view_stride(enum mb_layout layout, uint32_t caplen)
+static mb_inline size_t mb_view_stride(enum mb_layout layout, uint32_t caplen)
 {
 	return layout == MB_LAYOUT_FRAMES ? sizeof(struct mb_frame) : MB_PCAP_RECORD_HEADER + (size_t)caplen;
 }
 
 /* Whether there is a frame at AT. A record must be complete, sane and not empty (an empty record may be the end of a
  * file that shrank). */
-MB_VIEW_INLINE bool mb_view_has(const struct mb_frame_view *view, enum mb_layout layout, const void *at)
+static mb_inline bool mb_view_has(const struct mb_frame_view *view, enum mb_layout layout, const void *at)
 {
 	size_t left = (size_t)((const uint8_t *)view->end - (const uint8_t *)at);
 	uint32_t caplen;

@@ -6,11 +6,9 @@
  */
 #include "decode/decode.h"
 
+#include "compiler.h"
 #include "decode/walk.h"
 #include "linktype.h"
-
-#define unlikely(condition) __builtin_expect(!!(condition), 0)
-#define mb_inline inline __attribute__((always_inline))
 
 /* Decode TCP or UDP behind an IP header of IP_HEADER bytes; LENGTH includes that header. Returns the tail of the
  * fingerprint; 0 for any other protocol and for inconsistent lengths. */
@@ -23,7 +21,7 @@ static mb_inline uint64_t usual_transport(const uint8_t *ip, uint32_t ip_header,
 
 	if (protocol == MB_IPPROTO_TCP) {
 		header = transport[12] >> 2 & 0x3c;
-		if (unlikely(header < 20 || ip_header + header > length))
+		if (mb_unlikely(header < 20 || ip_header + header > length))
 			return 0;
 		packet->tcp_seq = mb_be32(transport + 4);
 		packet->tcp_len = length - ip_header - header + (((transport[13] & 3u) + 1) >> 1); /* SYN, FIN */
@@ -31,13 +29,13 @@ static mb_inline uint64_t usual_transport(const uint8_t *ip, uint32_t ip_header,
 		packet->ports = mb_be32(transport);
 		return mb_flow_tail(packet->ports, MB_IPPROTO_TCP, family);
 	}
-	if (unlikely(protocol != MB_IPPROTO_UDP || inner || length < ip_header + 8))
+	if (mb_unlikely(protocol != MB_IPPROTO_UDP || inner || length < ip_header + 8))
 		return 0;
 	packet->tcp_seq = 0;
 	packet->tcp_len = 0;
 	packet->marks = (uint8_t)marks;
 	packet->ports = mb_be32(transport);
-	if (unlikely((uint16_t)packet->ports == MB_PORT_ROCE) && length >= ip_header + 8 + MB_ROCE_HEADER &&
+	if (mb_unlikely((uint16_t)packet->ports == MB_PORT_ROCE) && length >= ip_header + 8 + MB_ROCE_HEADER &&
 	    mb_is_cnp(transport[8]))
 		packet->marks |= MB_MARK_CNP;
 	return mb_flow_tail(packet->ports, MB_IPPROTO_UDP, family);
@@ -51,10 +49,10 @@ static mb_inline bool usual_ipv4(const uint8_t *ip, uint32_t available, const st
 	uint32_t ce = mb_is_ce((uint32_t)(head >> 48));
 
 	/* version 4 and 20 bytes of header; no further fragments, no offset */
-	if (unlikely((head & 0xff00000000003fff) != 0x4500000000000000 || length > available))
+	if (mb_unlikely((head & 0xff00000000003fff) != 0x4500000000000000 || length > available))
 		return false;
 	tail = usual_transport(ip, 20, MB_FAMILY_IPV4, ip[9], length, ce, options->inner, packet);
-	if (unlikely(!tail))
+	if (mb_unlikely(!tail))
 		return false;
 	addresses = mb_be64(ip + 12);
 	packet->source.hi = 0;
@@ -72,10 +70,10 @@ static mb_inline bool usual_ipv6(const uint8_t *ip, uint32_t available, const st
 	uint32_t length = (head >> 16 & 0xffff) + 40;
 	uint32_t ce = mb_is_ce((uint32_t)(head >> 52));
 
-	if (unlikely(head >> 60 != 6 || length > available))
+	if (mb_unlikely(head >> 60 != 6 || length > available))
 		return false;
 	tail = usual_transport(ip, 40, MB_FAMILY_IPV6, ip[6], length, ce, options->inner, packet);
-	if (unlikely(!tail))
+	if (mb_unlikely(!tail))
 		return false;
 	packet->source.hi = mb_be64(ip + 8);
 	packet->source.lo = mb_be64(ip + 16);
@@ -105,7 +103,7 @@ static mb_inline bool usual_ip(const struct mb_frame *restrict frame, uint32_t l
 	const uint8_t *ip = frame->data + l3;
 	uint32_t available = bytes - l3;
 
-	if (unlikely(available > common->largest || frame->gso_size))
+	if (mb_unlikely(available > common->largest || frame->gso_size))
 		return false;
 	if (next == MB_NEXT_IPV4)
 		return usual_ipv4(ip, available, common->options, packet);
@@ -121,7 +119,7 @@ static mb_inline bool usual_ethernet(const struct mb_frame *restrict frame, cons
 	const uint8_t *data = frame->data;
 	uint32_t bytes = frame->len - common->fcs_len;
 
-	if (unlikely(frame->caplen < TAGGED_HEADER + USUAL_IPV4))
+	if (mb_unlikely(frame->caplen < TAGGED_HEADER + USUAL_IPV4))
 		return false;
 	packet->ts_ns = frame->ts_ns;
 	packet->bytes = bytes;
@@ -215,7 +213,7 @@ void mb_decode(const struct mb_frame *frames, uint32_t count, const struct mb_in
 		return;
 	}
 	for (uint32_t i = 0; i < count; i++)
-		if (unlikely(!usual_ethernet(&frames[i], &common, &packets[i])))
+		if (mb_unlikely(!usual_ethernet(&frames[i], &common, &packets[i])))
 			decode_any(&frames[i], &common, &packets[i]);
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "compiler.h"
 #include "format/pcap_header.h"
 
 /* 2 KiB ahead measured best: 7.0 against 9.1 ns a packet of 96 bytes. */
@@ -26,8 +27,7 @@ struct record {
 	uint32_t seconds, fraction, caplen, len;
 };
 
-static inline __attribute__((always_inline)) struct record load_record(const uint8_t *at,
-								       const struct mb_pcap_variant variant)
+static mb_inline struct record load_record(const uint8_t *at, const struct mb_pcap_variant variant)
 {
 	struct record record = {
 		.seconds = mb_load32(at, variant.swapped),
@@ -45,8 +45,8 @@ static inline __attribute__((always_inline)) struct record load_record(const uin
 	return record;
 }
 
-static inline __attribute__((always_inline)) void
-put_frame(struct mb_frame *frame, const uint8_t *at, const struct record record, const struct mb_pcap_variant variant)
+static mb_inline void put_frame(struct mb_frame *frame, const uint8_t *at, const struct record record,
+				const struct mb_pcap_variant variant)
 {
 	*frame = (struct mb_frame){
 		.ts_ns = (int64_t)record.seconds * 1000000000 + (int64_t)record.fraction * variant.fraction_ns,

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "bytes.h"
+#include "compiler.h"
 
 #define MIN_PACKET 32 /* enhanced and obsolete */
 #define MIN_SIMPLE_PACKET 16
@@ -19,13 +20,13 @@ struct packet {
 	const uint8_t *data;
 };
 
-static inline __attribute__((always_inline)) uint32_t padded(uint32_t length)
+static mb_inline uint32_t padded(uint32_t length)
 {
 	return (length + 3) & ~3u;
 }
 
 /* BODY is the body of an enhanced packet block. The obsolete block differs in its first word. */
-static inline __attribute__((always_inline)) struct packet load_packet(const uint8_t *body, bool swapped)
+static mb_inline struct packet load_packet(const uint8_t *body, bool swapped)
 {
 	return (struct packet){
 		.interface = mb_load32(body, swapped),
@@ -36,8 +37,7 @@ static inline __attribute__((always_inline)) struct packet load_packet(const uin
 	};
 }
 
-static inline __attribute__((always_inline)) void put_frame(struct mb_batch *batch, const struct packet *packet,
-							    int64_t ts_ns, int interface)
+static mb_inline void put_frame(struct mb_batch *batch, const struct packet *packet, int64_t ts_ns, int interface)
 {
 	static const uint8_t directions[] = { MB_DIRECTION_UNKNOWN, MB_DIRECTION_IN, MB_DIRECTION_OUT,
 					      MB_DIRECTION_UNKNOWN };
@@ -52,8 +52,7 @@ static inline __attribute__((always_inline)) void put_frame(struct mb_batch *bat
 	};
 }
 
-static inline __attribute__((always_inline)) void scan(struct mb_reader *reader, struct mb_batch *batch,
-						       const bool swapped)
+static mb_inline void scan(struct mb_reader *reader, struct mb_batch *batch, const bool swapped)
 {
 	struct mb_pcapng *pcapng = reader->state;
 	const uint8_t *at = reader->input.at;

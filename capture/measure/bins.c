@@ -5,11 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler.h"
 #include "measure/closing.h"
 #include "measure/epochs.h"
-
-#define likely(condition) __builtin_expect(!!(condition), 1)
-#define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
 		 const struct mb_busy_rule *busy, struct mb_senders_limits *limits, struct mb_sequences *sequences,
@@ -159,9 +157,9 @@ static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb
 	bin->wire_bytes += packet->wire_bytes;
 	bin->packets++;
 	bin->quality |= packet->quality;
-	if (unlikely((packet->marks & ~MB_MARK_TCP) || packet->source.family == MB_FAMILY_NONE))
+	if (mb_unlikely((packet->marks & ~MB_MARK_TCP) || packet->source.family == MB_FAMILY_NONE))
 		count_rare(lane, bin, senders, packet);
-	if (unlikely(packet->source.family == MB_FAMILY_NONE))
+	if (mb_unlikely(packet->source.family == MB_FAMILY_NONE))
 		return 0;
 	sender = mb_senders_find(senders, packet);
 	if (!sender)
@@ -189,7 +187,7 @@ static int move_bins(struct mb_lane *lane, int64_t ts_ns)
 	mb_span_move(span, ts_ns);
 	if (mb_close_bins(lane, number, span->oldest < end ? span->oldest : end))
 		return -ENOMEM;
-	if (likely(!lane->drop_spans.count))
+	if (mb_likely(!lane->drop_spans.count))
 		return 0;
 	if (mb_close_dropped(lane, end, span->oldest))
 		return -ENOMEM;
@@ -225,7 +223,7 @@ static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns
 
 	if (!mb_date_is_sane(ts_ns))
 		return -ERANGE;
-	if (unlikely(mb_clock_is_set_by(lane, ts_ns)) && mb_begin_epoch(lane))
+	if (mb_unlikely(mb_clock_is_set_by(lane, ts_ns)) && mb_begin_epoch(lane))
 		return -ENOMEM;
 	if (!lane->newest)
 		begin_epoch_at(lane, ts_ns);
@@ -265,16 +263,16 @@ static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struc
 /* Move the newest bin to hold TS_NS, which is not older than any stamp before. */
 static inline int reach(struct mb_lane *lane, int64_t ts_ns)
 {
-	return unlikely(ts_ns >= lane->newest_end || !lane->newest) ? move_on(lane, ts_ns) : 0;
+	return mb_unlikely(ts_ns >= lane->newest_end || !lane->newest) ? move_on(lane, ts_ns) : 0;
 }
 
 int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet)
 {
 	int error;
 
-	if (unlikely(lane->newest && packet->ts_ns < lane->newest_ns))
+	if (mb_unlikely(lane->newest && packet->ts_ns < lane->newest_ns))
 		return add_older(lane, packet);
-	if (unlikely(lane->n_pending))
+	if (mb_unlikely(lane->n_pending))
 		mb_count_late(lane);
 	error = reach(lane, packet->ts_ns);
 	if (error)
@@ -334,12 +332,12 @@ int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *leader, cons
 	int64_t sender_bin = 0;
 	bool is_back;
 
-	if (unlikely(subtotal->first_ns < 0 || !mb_date_is_sane(end[-1].last_ns) ||
-		     mb_date_is_unset(subtotal->first_ns) != mb_date_is_unset(end[-1].last_ns) ||
-		     (lane->newest && subtotal->first_ns < lane->newest_ns) ||
-		     !continues(lane, leader, train, &is_back)))
+	if (mb_unlikely(subtotal->first_ns < 0 || !mb_date_is_sane(end[-1].last_ns) ||
+			mb_date_is_unset(subtotal->first_ns) != mb_date_is_unset(end[-1].last_ns) ||
+			(lane->newest && subtotal->first_ns < lane->newest_ns) ||
+			!continues(lane, leader, train, &is_back)))
 		return 0;
-	if (unlikely(lane->n_pending))
+	if (mb_unlikely(lane->n_pending))
 		mb_count_late(lane);
 	for (; subtotal < end; subtotal++) {
 		int error = reach(lane, subtotal->first_ns);

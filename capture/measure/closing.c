@@ -3,14 +3,14 @@
 
 #include <errno.h>
 
-#define unlikely(condition) __builtin_expect(!!(condition), 0)
+#include "compiler.h"
 
 static int close_bin(struct mb_lane *lane, int64_t number)
 {
 	struct mb_bin *bin = &lane->bins[(uint64_t)number & lane->bin_span.mask];
 	struct mb_table *rows = *lane->bin_rows;
 
-	if (unlikely(lane->drop_spans.count) &&
+	if (mb_unlikely(lane->drop_spans.count) &&
 	    mb_drop_spans_overlap(&lane->drop_spans, number * lane->options->bin_ns, lane->options->bin_ns))
 		bin->quality |= MB_QUALITY_DROPS;
 	else if (!bin->packets && !bin->bytes && !bin->wire_bytes) {

@@ -5,12 +5,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "compiler.h"
 #include "decode/walk.h"
 #include "linktype.h"
 #include "measure/span.h"
-
-#define unlikely(condition) __builtin_expect(!!(condition), 0)
-#define mb_inline inline __attribute__((always_inline))
 
 enum {
 	ETHER_TYPE = 12,
@@ -247,9 +245,9 @@ static mb_inline bool add_frame(struct mb_trains *trains, struct making *train, 
 {
 	const struct mb_frame *frame = &train->frame;
 
-	if (unlikely(is_tcp && mb_be32(frame->data + shape->transport + TCP_SEQUENCE) != train->sequence))
+	if (mb_unlikely(is_tcp && mb_be32(frame->data + shape->transport + TCP_SEQUENCE) != train->sequence))
 		return false;
-	if (unlikely(frame->ts_ns >= trains->cell.end_ns)) {
+	if (mb_unlikely(frame->ts_ns >= trains->cell.end_ns)) {
 		if (trains->n_subtotals == MB_SUBTOTALS)
 			return false;
 		add_run(train, run);
@@ -426,7 +424,7 @@ static mb_inline void make_train(struct mb_trains *trains, struct mb_train *trai
 	if (!can_lead(first, &shape, is_ipv6, protocol))
 		return;
 	transport = transport_of(data + shape.transport, protocol);
-	if (unlikely(transport == MB_TRANSPORT_ROCE) && data[shape.transport + UDP_HEADER] & ROCE_NOT_DATA)
+	if (mb_unlikely(transport == MB_TRANSPORT_ROCE) && data[shape.transport + UDP_HEADER] & ROCE_NOT_DATA)
 		return;
 	common->alike = &trains->alike[is_tagged][is_ipv6][transport];
 	common->same = &trains->same[is_tagged][is_ipv6][transport];

@@ -73,7 +73,7 @@ inlined struct mb_ebpf_slot *reach(void *ring, __u32 at, __u32 mask, __u64 *newe
 	*offset = (__u32)(stamp - start);
 	if (stamp - start < width)
 		return slot;
-	if (unlikely(stamp < start)) { /* time does not go back, but its phase may */
+	if (mb_unlikely(stamp < start)) { /* time does not go back, but its phase may */
 		*offset = 0;
 		return slot;
 	}
@@ -103,7 +103,7 @@ inlined __u64 *find_sequence(struct mb_ebpf_sequences *found, __u32 tag, __u32 f
 {
 	__u64 newer = found->ways[0], older = found->ways[1];
 
-	if (likely(newer >> 32 == tag))
+	if (mb_likely(newer >> 32 == tag))
 		return &found->ways[0];
 	found->ways[1] = newer;
 	found->ways[0] = older >> 32 == tag ? older : (__u64)tag << 32 | first;

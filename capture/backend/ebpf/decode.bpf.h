@@ -13,10 +13,9 @@
 #include <bpf/bpf_helpers.h>
 
 #include "backend/ebpf/layout.h"
+#include "compiler.h"
 
-#define inlined static inline __attribute__((always_inline))
-#define likely(condition) __builtin_expect(!!(condition), 1)
-#define unlikely(condition) __builtin_expect(!!(condition), 0)
+#define inlined static mb_inline
 #define HEADERS 192       /* bytes that can be read */
 #define TAGS 10           /* most tags and labels before IP, in all */
 #define INNER_TAGS 5      /* the same, if tunnels are decoded */
@@ -178,7 +177,7 @@ inlined __u32 read_tags(struct walk *walk, __u32 type, int most)
 	for (int i = 0; i < most; i++) {
 		const __u8 *tag;
 
-		if (likely(type == TYPE_IPV4 || type == TYPE_IPV6))
+		if (mb_likely(type == TYPE_IPV4 || type == TYPE_IPV6))
 			break;
 		if (type == TYPE_VLAN || type == TYPE_QINQ || type == TYPE_QINQ_OLD) {
 			tag = peek(walk, 4);
@@ -236,7 +235,7 @@ inlined __u32 read_transport(struct walk *walk, struct packet *packet, __u32 pro
 		return read_tcp(walk, packet, length);
 	if (protocol != PROTOCOL_UDP)
 		return 0;
-	if (unlikely((packet->ports & 0xffff) == PORT_ROCE) && length >= ROCE_HEADERS) {
+	if (mb_unlikely((packet->ports & 0xffff) == PORT_ROCE) && length >= ROCE_HEADERS) {
 		header = peek(walk, 9);
 		packet->cnp = header && header[8] == ROCE_CNP;
 	}
@@ -261,7 +260,7 @@ inlined __u32 read_ipv4(struct walk *walk, struct packet *packet)
 		length = length ? length : walk->length - walk->at;
 		walk->at += header_length;
 		length -= header_length;
-		if (unlikely(protocol == PROTOCOL_AH)) {
+		if (mb_unlikely(protocol == PROTOCOL_AH)) {
 			header = peek(walk, 2);
 			if (!header)
 				return 0;

@@ -14,7 +14,7 @@ inlined void reach_headers(struct __sk_buff *skb)
 {
 	__u32 length = skb->len < HEADERS ? skb->len : HEADERS;
 
-	if (unlikely((__u64)skb->data + length > (__u64)skb->data_end))
+	if (mb_unlikely((__u64)skb->data + length > (__u64)skb->data_end))
 		bpf_skb_pull_data(skb, length);
 }
 
@@ -64,7 +64,7 @@ inlined bool read_packet(const struct frame *frame, struct packet *packet)
 	if (!packet->flow)
 		packet->flow = mix(mix(constants.seed, packet->lo), FAMILY_MAC);
 	packet->flow += !packet->flow;
-	if (unlikely(frame->gso_size))
+	if (mb_unlikely(frame->gso_size))
 		divide(packet, frame, type);
 	return true;
 }
