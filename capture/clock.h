@@ -17,4 +17,10 @@ static inline int64_t mb_clock_ns(clockid_t clock)
 	return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
+/* Returns CLOCK_MONOTONIC in milliseconds, rounded down: for time limits. */
+static inline int64_t mb_monotonic_ms(void)
+{
+	return mb_clock_ns(CLOCK_MONOTONIC) / 1000000;
+}
+
 #endif

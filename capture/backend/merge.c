@@ -132,29 +132,24 @@ static void heap_pop(struct merge *merge)
 
 /* --- reading --- */
 
-static int64_t now_ms(void)
-{
-	return mb_clock_ns(CLOCK_MONOTONIC) / 1000000;
-}
-
 /* Read the branch's next batch and insert the branch in the order. Returns 1 if that is done (or the branch has ended),
  * 0 if nothing came in time, else the result of read(). */
 static int feed(struct mb_backend *backend, size_t index, int timeout_ms, struct mb_error *error)
 {
 	struct merge *merge = backend->state;
 	struct branch *branch = &merge->branches[index];
-	int64_t deadline_ms = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
+	int64_t deadline_ms = timeout_ms < 0 ? INT64_MAX : mb_monotonic_ms() + timeout_ms;
 	int count;
 
 	do {
-		int64_t left = deadline_ms == INT64_MAX ? SLICE_MS : deadline_ms - now_ms();
+		int64_t left = deadline_ms == INT64_MAX ? SLICE_MS : deadline_ms - mb_monotonic_ms();
 
 		left = left < 0 ? 0 : left > SLICE_MS ? SLICE_MS : left;
 		count = mb_backend_read(&branch->backend, &branch->batch, (int)left, error);
 		backend->starved = branch->backend.starved;
 		if (backend->stop)
 			return MB_BACKEND_END;
-		if (!count && deadline_ms != INT64_MAX && now_ms() >= deadline_ms)
+		if (!count && deadline_ms != INT64_MAX && mb_monotonic_ms() >= deadline_ms)
 			return 0;
 	} while (!count);
 	if (count < 0 && count != MB_BACKEND_END)

@@ -18,20 +18,15 @@
 /* How long a blocked read may take to notice a stop. */
 #define STOP_POLL_MS 50
 
-static int64_t now_ms(void)
-{
-	return mb_clock_ns(CLOCK_MONOTONIC) / 1000000;
-}
-
 void mb_input_set_timeout(struct mb_input *input, int timeout_ms)
 {
-	input->deadline_ms = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
+	input->deadline_ms = timeout_ms < 0 ? INT64_MAX : mb_monotonic_ms() + timeout_ms;
 	input->starved = false;
 }
 
 bool mb_input_is_late(const struct mb_input *input)
 {
-	return now_ms() >= input->deadline_ms;
+	return mb_monotonic_ms() >= input->deadline_ms;
 }
 
 const char *mb_input_place(const struct mb_input *input)
@@ -47,7 +42,7 @@ static int wait_readable(struct mb_input *input, struct mb_error *error)
 	struct pollfd poller = { .fd = input->fd, .events = POLLIN };
 
 	for (;;) {
-		int64_t left = input->deadline_ms - now_ms();
+		int64_t left = input->deadline_ms - mb_monotonic_ms();
 		int ready;
 
 		if (*input->stop)

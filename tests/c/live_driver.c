@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "backend/backend.h"
+#include "clock.h"
 
 /* The payload of tests/c/send.c, behind the Ethernet header. */
 #define SEQUENCE_OFFSET 20
@@ -117,14 +118,6 @@ static void dump_frame(const struct mb_frame *frame)
 	printf("\"}\n");
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
-}
-
 static void print_losses(void)
 {
 	struct mb_loss loss;
@@ -139,13 +132,13 @@ static int capture(struct tally *tally, int argc, char **argv, struct mb_error *
 	static struct mb_batch batch;
 	const char *mode = argument(argc, argv, "mode", "count");
 	const bool dump = !strcmp(mode, "dump"), look = strcmp(mode, "read");
-	const int64_t end = now_ms() + (int64_t)(1000 * number(argc, argv, "seconds", "60"));
+	const int64_t end = mb_monotonic_ms() + (int64_t)(1000 * number(argc, argv, "seconds", "60"));
 	const int64_t idle = (int64_t)number(argc, argv, "idle_ms", "0");
 	const uint64_t enough = number(argc, argv, "frames", "0");
 	int64_t last = 0;
 	int empty = 0; /* reads since the last frame: the second one at the latest queries drops */
 
-	while (now_ms() < end && (!idle || !last || empty < 2 || now_ms() - last < idle)) {
+	while (mb_monotonic_ms() < end && (!idle || !last || empty < 2 || mb_monotonic_ms() - last < idle)) {
 		int count = mb_backend_read(&backend, &batch, 50, error);
 
 		print_losses();
@@ -158,7 +151,7 @@ static int capture(struct tally *tally, int argc, char **argv, struct mb_error *
 		}
 		empty = count ? 0 : empty + 1;
 		if (count)
-			last = now_ms();
+			last = mb_monotonic_ms();
 		if (enough && tally->frames >= enough)
 			break;
 	}
