@@ -9,7 +9,6 @@
 
 #include "bytes.h"
 
-#define BYTE_ORDER_MAGIC 0x1a2b3c4d
 #define MIN_BLOCK 12 /* type, length, length again */
 #define MAX_BLOCK ((uint32_t)256 << 20)
 #define MAX_OPTIONS ((uint32_t)1 << 20) /* of a block that must be in memory as a whole */
@@ -118,8 +117,8 @@ static int section_header(struct mb_reader *reader, const struct mb_batch *batch
 		return result;
 	at = reader->input.at;
 	order = mb_load32(at + 8, false);
-	swapped = order != BYTE_ORDER_MAGIC;
-	if (swapped && mb_load32(at + 8, true) != BYTE_ORDER_MAGIC)
+	swapped = order != MB_PCAPNG_BYTE_ORDER_MAGIC;
+	if (swapped && mb_load32(at + 8, true) != MB_PCAPNG_BYTE_ORDER_MAGIC)
 		return mb_pcapng_damaged(reader, error, "section header without a byte-order magic (%08" PRIx32 ")",
 					 order);
 	block.length = mb_load32(at + 4, swapped);

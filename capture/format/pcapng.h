@@ -11,18 +11,10 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "format/pcapng_codes.h"
 #include "format/pcapng_interface.h"
 #include "format/reader.h"
 #include "frame.h"
-
-enum mb_pcapng_type {
-	MB_PCAPNG_INTERFACE_DESCRIPTION = 1,
-	MB_PCAPNG_PACKET = 2, /* obsolete, but written for years */
-	MB_PCAPNG_SIMPLE_PACKET = 3,
-	MB_PCAPNG_INTERFACE_STATISTICS = 5,
-	MB_PCAPNG_ENHANCED_PACKET = 6,
-	MB_PCAPNG_SECTION_HEADER = 0x0a0d0d0a,
-};
 
 #define MB_PCAPNG_GO_ON 1 /* returned by the functions below on success */
 

@@ -6,22 +6,11 @@
 #include "backend/backend.h"
 #include "bytes.h"
 #include "format/interfaces.h"
+#include "format/pcapng_codes.h"
 
 #define NS_PER_S 1000000000
 #define BINARY 128 /* flag in if_tsresol */
 #define DEFAULT_RESOLUTION 6
-
-enum { OPTION_END = 0 };
-enum {
-	IF_NAME = 2,
-	IF_SPEED = 8,
-	IF_TSRESOL = 9,
-	IF_FCSLEN = 13,
-	IF_TSOFFSET = 14,
-	IF_TXSPEED = 16,
-	IF_RXSPEED = 17,
-};
-enum { ISB_STARTTIME = 2, ISB_ENDTIME = 3, ISB_IFDROP = 5, ISB_OSDROP = 7 };
 
 int mb_pcapng_next_option(const uint8_t **at, const uint8_t *end, bool swapped, struct mb_pcapng_option *option)
 {
@@ -32,7 +21,7 @@ int mb_pcapng_next_option(const uint8_t **at, const uint8_t *end, bool swapped, 
 	option->code = mb_load16(*at, swapped);
 	option->length = mb_load16(*at + 2, swapped);
 	option->value = *at + 4;
-	if (option->code == OPTION_END)
+	if (option->code == MB_PCAPNG_END_OF_OPTIONS)
 		return 0;
 	if (option->length > end - option->value)
 		return -1;
@@ -120,12 +109,6 @@ const struct mb_pcapng_loss *mb_pcapng_interface_loss(const struct mb_pcapng_int
 	return interface->reported.packets > interface->counted.packets ? &interface->reported : &interface->counted;
 }
 
-/* A stamp as two 32-bit halves, the high one first. */
-static uint64_t load_stamp(const uint8_t *at, bool swapped)
-{
-	return (uint64_t)mb_load32(at, swapped) << 32 | mb_load32(at + 4, swapped);
-}
-
 bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const uint8_t *at, const uint8_t *end,
 				    bool swapped)
 {
@@ -134,18 +117,19 @@ bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const
 	struct mb_pcapng_option option;
 	uint64_t drops = 0;
 	bool has_start = false, has_drops = false;
-	bool has_end = mb_pcapng_clock_ns(clock, load_stamp(at, swapped), &loss.last_ns);
+	bool has_end = mb_pcapng_clock_ns(clock, mb_pcapng_load_stamp(at, swapped), &loss.last_ns);
 	int more;
 
 	at += 8;
 	while ((more = mb_pcapng_next_option(&at, end, swapped, &option)) > 0) {
 		if (option.length != 8)
 			continue;
-		if (option.code == ISB_STARTTIME)
-			has_start = mb_pcapng_clock_ns(clock, load_stamp(option.value, swapped), &loss.first_ns);
-		else if (option.code == ISB_ENDTIME)
-			has_end = mb_pcapng_clock_ns(clock, load_stamp(option.value, swapped), &loss.last_ns);
-		if (option.code != ISB_IFDROP && option.code != ISB_OSDROP)
+		if (option.code == MB_PCAPNG_ISB_STARTTIME)
+			has_start =
+				mb_pcapng_clock_ns(clock, mb_pcapng_load_stamp(option.value, swapped), &loss.first_ns);
+		else if (option.code == MB_PCAPNG_ISB_ENDTIME)
+			has_end = mb_pcapng_clock_ns(clock, mb_pcapng_load_stamp(option.value, swapped), &loss.last_ns);
+		if (option.code != MB_PCAPNG_ISB_IFDROP && option.code != MB_PCAPNG_ISB_OSDROP)
 			continue;
 		drops = mb_add_saturating(drops, mb_load64(option.value, swapped));
 		has_drops = true;
@@ -187,19 +171,19 @@ bool mb_pcapng_interface_parse(const uint8_t *at, const uint8_t *end, bool swapp
 	*described = (struct mb_interface){ .linktype = mb_load16(at, swapped), .snaplen = interface->snaplen };
 	at += 8;
 	while ((more = mb_pcapng_next_option(&at, end, swapped, &option)) > 0) {
-		if (option.code == IF_NAME)
+		if (option.code == MB_PCAPNG_IF_NAME)
 			mb_interface_set_name(described, (const char *)option.value, option.length);
-		else if (option.code == IF_TSRESOL && option.length == 1)
+		else if (option.code == MB_PCAPNG_IF_TSRESOL && option.length == 1)
 			resolution = option.value[0];
-		else if (option.code == IF_FCSLEN && option.length == 1)
+		else if (option.code == MB_PCAPNG_IF_FCSLEN && option.length == 1)
 			described->fcs_len = fcs_bytes(option.value[0]);
-		else if (option.code == IF_TSOFFSET && option.length == 8)
+		else if (option.code == MB_PCAPNG_IF_TSOFFSET && option.length == 8)
 			offset_s = (int64_t)mb_load64(option.value, swapped);
-		else if (option.code == IF_SPEED && option.length == 8)
+		else if (option.code == MB_PCAPNG_IF_SPEED && option.length == 8)
 			speed = mb_load64(option.value, swapped);
-		else if (option.code == IF_TXSPEED && option.length == 8)
+		else if (option.code == MB_PCAPNG_IF_TXSPEED && option.length == 8)
 			txspeed = mb_load64(option.value, swapped);
-		else if (option.code == IF_RXSPEED && option.length == 8)
+		else if (option.code == MB_PCAPNG_IF_RXSPEED && option.length == 8)
 			rxspeed = mb_load64(option.value, swapped);
 	}
 	mb_pcapng_clock_init(&interface->clock, resolution, offset_s);

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bytes.h"
+#include "compiler.h"
 #include "frame.h"
 
 /* --- options of a block --- */
@@ -24,6 +26,12 @@ struct mb_pcapng_option {
 int mb_pcapng_next_option(const uint8_t **at, const uint8_t *end, bool swapped, struct mb_pcapng_option *option);
 
 /* --- clock --- */
+
+/* A stamp, in units of the clock: two halves, the high one first. */
+static mb_inline uint64_t mb_pcapng_load_stamp(const uint8_t *at, bool swapped)
+{
+	return (uint64_t)mb_load32(at, swapped) << 32 | mb_load32(at + 4, swapped);
+}
 
 struct mb_pcapng_clock {
 	uint8_t resolution; /* if_tsresol: 10^-n s, or 2^-(n-128) s from 128 on */

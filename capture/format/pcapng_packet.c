@@ -10,8 +10,6 @@
 #define MIN_SIMPLE_PACKET 16
 #define PREFETCH 2048 /* as in pcap.c */
 
-enum { EPB_FLAGS = 2, EPB_DROPCOUNT = 4 };
-
 struct packet {
 	uint32_t interface, caplen, len;
 	uint64_t raw_ts;
@@ -30,7 +28,7 @@ static mb_inline struct packet load_packet(const uint8_t *body, bool swapped)
 {
 	return (struct packet){
 		.interface = mb_load32(body, swapped),
-		.raw_ts = (uint64_t)mb_load32(body + 4, swapped) << 32 | mb_load32(body + 8, swapped),
+		.raw_ts = mb_pcapng_load_stamp(body + 4, swapped),
 		.caplen = mb_load32(body + 12, swapped),
 		.len = mb_load32(body + 16, swapped),
 		.data = body + 20,
@@ -107,16 +105,16 @@ static int take_options(struct mb_reader *reader, const struct mb_pcapng_block *
 	while ((more = mb_pcapng_next_option(&at, block->end, reader->swapped, &option)) > 0) {
 		uint16_t wanted = option.length;
 
-		if (option.code == EPB_FLAGS)
+		if (option.code == MB_PCAPNG_EPB_FLAGS)
 			wanted = 4;
-		else if (option.code == EPB_DROPCOUNT)
+		else if (option.code == MB_PCAPNG_EPB_DROPCOUNT)
 			wanted = 8;
 		if (option.length != wanted)
 			return mb_pcapng_damaged(reader, error, "option %u of the packet has %u bytes instead of %u",
 						 option.code, option.length, wanted);
-		if (option.code == EPB_FLAGS)
+		if (option.code == MB_PCAPNG_EPB_FLAGS)
 			packet->flags = mb_load32(option.value, reader->swapped);
-		else if (option.code == EPB_DROPCOUNT)
+		else if (option.code == MB_PCAPNG_EPB_DROPCOUNT)
 			packet->lost = mb_load64(option.value, reader->swapped);
 	}
 	if (more < 0)

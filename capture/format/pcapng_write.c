@@ -1,19 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "format/pcapng_write.h"
 
-#define BYTE_ORDER_MAGIC 0x1a2b3c4du
 #define UNKNOWN_LENGTH UINT64_MAX
 #define NANOSECONDS 9
-
-enum {
-	SHB_APPLICATION = 4,
-	IF_NAME = 2,
-	IF_SPEED = 8,
-	IF_TSRESOL = 9,
-	IF_FCSLEN = 13,
-	ISB_IFRECV = 4,
-	ISB_IFDROP = 5,
-};
 
 size_t mb_pcapng_comments_room(const struct mb_text *comments, size_t count)
 {
@@ -44,11 +33,11 @@ uint8_t *mb_pcapng_put_section(uint8_t *at, const struct mb_text *application, c
 	uint8_t *begun = at;
 
 	at = mb_pcapng_begin(at, MB_PCAPNG_SECTION_HEADER);
-	at = mb_pcapng_put32(at, BYTE_ORDER_MAGIC);
+	at = mb_pcapng_put32(at, MB_PCAPNG_BYTE_ORDER_MAGIC);
 	at = mb_pcapng_put_bytes(at, version, sizeof(version));
 	at = mb_pcapng_put_bytes(at, &length, sizeof(length));
 	at = mb_pcapng_put_comments(at, comments, count);
-	at = mb_pcapng_put_option(at, SHB_APPLICATION, application->text, application->length);
+	at = mb_pcapng_put_option(at, MB_PCAPNG_SHB_USERAPPL, application->text, application->length);
 	at = mb_pcapng_put32(at, MB_PCAPNG_END_OF_OPTIONS);
 	return mb_pcapng_end(begun, at);
 }
@@ -63,12 +52,12 @@ uint8_t *mb_pcapng_put_interface(uint8_t *at, const struct mb_interface *interfa
 	at = mb_pcapng_put_bytes(at, link, sizeof(link));
 	at = mb_pcapng_put32(at, interface->snaplen);
 	if (interface->name[0])
-		at = mb_pcapng_put_option(at, IF_NAME, interface->name, strlen(interface->name));
+		at = mb_pcapng_put_option(at, MB_PCAPNG_IF_NAME, interface->name, strlen(interface->name));
 	if (interface->link_bps)
-		at = mb_pcapng_put_option(at, IF_SPEED, &interface->link_bps, sizeof(interface->link_bps));
-	at = mb_pcapng_put_option(at, IF_TSRESOL, &resolution, sizeof(resolution));
+		at = mb_pcapng_put_option(at, MB_PCAPNG_IF_SPEED, &interface->link_bps, sizeof(interface->link_bps));
+	at = mb_pcapng_put_option(at, MB_PCAPNG_IF_TSRESOL, &resolution, sizeof(resolution));
 	if (fcs_len)
-		at = mb_pcapng_put_option(at, IF_FCSLEN, &fcs_len, sizeof(fcs_len));
+		at = mb_pcapng_put_option(at, MB_PCAPNG_IF_FCSLEN, &fcs_len, sizeof(fcs_len));
 	at = mb_pcapng_put32(at, MB_PCAPNG_END_OF_OPTIONS);
 	return mb_pcapng_end(begun, at);
 }
@@ -87,8 +76,8 @@ uint8_t *mb_pcapng_put_statistics(uint8_t *at, int64_t ts_ns, uint64_t received,
 	at = mb_pcapng_put32(at, 0);
 	at = mb_pcapng_put_stamp(at, ts_ns);
 	at = mb_pcapng_put_comments(at, comments, count);
-	at = mb_pcapng_put_option(at, ISB_IFRECV, &received, sizeof(received));
-	at = mb_pcapng_put_option(at, ISB_IFDROP, &dropped, sizeof(dropped));
+	at = mb_pcapng_put_option(at, MB_PCAPNG_ISB_IFRECV, &received, sizeof(received));
+	at = mb_pcapng_put_option(at, MB_PCAPNG_ISB_IFDROP, &dropped, sizeof(dropped));
 	at = mb_pcapng_put32(at, MB_PCAPNG_END_OF_OPTIONS);
 	return mb_pcapng_end(begun, at);
 }

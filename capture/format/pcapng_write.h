@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "format/pcapng.h"
+#include "format/pcapng_codes.h"
 #include "frame.h"
 
 struct mb_text {
@@ -20,11 +20,6 @@ struct mb_text {
 };
 
 #define MB_TEXT_MOST 65535
-
-static inline size_t mb_pcapng_padded(size_t length)
-{
-	return (length + 3) & ~(size_t)3;
-}
 
 static inline uint8_t *mb_pcapng_put32(uint8_t *at, uint32_t value)
 {
@@ -74,12 +69,6 @@ static inline uint8_t *mb_pcapng_put_option(uint8_t *at, uint16_t code, const vo
 	return mb_pcapng_put_bytes(at + sizeof(head), value, length);
 }
 
-enum mb_pcapng_option_code {
-	MB_PCAPNG_END_OF_OPTIONS = 0,
-	MB_PCAPNG_COMMENT = 1,
-	MB_PCAPNG_PACKET_FLAGS = 2,
-};
-
 /* Bytes that COMMENTS take as options. */
 size_t mb_pcapng_comments_room(const struct mb_text *comments, size_t count);
 uint8_t *mb_pcapng_put_comments(uint8_t *at, const struct mb_text *comments, size_t count);
@@ -123,7 +112,7 @@ static inline uint8_t *mb_pcapng_put_packet(uint8_t *at, const struct mb_frame *
 		if (count)
 			at = mb_pcapng_put_comments(at, comments, count);
 		if (flags)
-			at = mb_pcapng_put_option(at, MB_PCAPNG_PACKET_FLAGS, &flags, sizeof(flags));
+			at = mb_pcapng_put_option(at, MB_PCAPNG_EPB_FLAGS, &flags, sizeof(flags));
 		at = mb_pcapng_put32(at, MB_PCAPNG_END_OF_OPTIONS);
 	}
 	return mb_pcapng_end(begun, at);
