@@ -25,7 +25,7 @@ int mb_pcapng_next_option(const uint8_t **at, const uint8_t *end, bool swapped, 
 		return 0;
 	if (option->length > end - option->value)
 		return -1;
-	padded = (option->length + 3u) & ~3u;
+	padded = mb_pcapng_padded(option->length);
 	*at = padded > (size_t)(end - option->value) ? end : option->value + padded;
 	return 1;
 }

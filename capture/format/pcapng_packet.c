@@ -18,11 +18,6 @@ struct packet {
 	const uint8_t *data;
 };
 
-static mb_inline uint32_t padded(uint32_t length)
-{
-	return (length + 3) & ~3u;
-}
-
 /* BODY is the body of an enhanced packet block. The obsolete block differs in its first word. */
 static mb_inline struct packet load_packet(const uint8_t *body, bool swapped)
 {
@@ -72,7 +67,7 @@ static mb_inline void scan(struct mb_reader *reader, struct mb_batch *batch, con
 			size = length;
 			MB_OPAQUE(size);
 		}
-		if (packet.caplen > interface->max_caplen || length != MIN_PACKET + padded(packet.caplen) ||
+		if (packet.caplen > interface->max_caplen || length != MIN_PACKET + mb_pcapng_padded(packet.caplen) ||
 		    size > (size_t)(end - at) || mb_load32(at + size - 4, swapped) != length ||
 		    packet.raw_ts >= interface->clock.limit)
 			break;
@@ -98,7 +93,7 @@ void mb_pcapng_scan(struct mb_reader *reader, struct mb_batch *batch)
 static int take_options(struct mb_reader *reader, const struct mb_pcapng_block *block, struct packet *packet,
 			struct mb_error *error)
 {
-	const uint8_t *at = packet->data + padded(packet->caplen);
+	const uint8_t *at = packet->data + mb_pcapng_padded(packet->caplen);
 	struct mb_pcapng_option option;
 	int more;
 
@@ -138,7 +133,7 @@ static int check_packet(struct mb_reader *reader, const struct mb_pcapng_block *
 		return mb_pcapng_damaged(reader, error,
 					 "%" PRIu32 " captured bytes, more than the %" PRIu32 " that a frame may have",
 					 packet->caplen, max_caplen);
-	if (padded(packet->caplen) > room)
+	if (mb_pcapng_padded(packet->caplen) > room)
 		return mb_pcapng_damaged(reader, error, "%" PRIu32 " captured bytes in a block of %" PRIu32,
 					 packet->caplen, block->length);
 	return MB_PCAPNG_GO_ON;
