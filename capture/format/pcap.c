@@ -15,9 +15,6 @@
 #include "compiler.h"
 #include "format/pcap_header.h"
 
-/* 2 KiB ahead measured best: 7.0 against 9.1 ns a packet of 96 bytes. */
-#define PREFETCH 2048
-
 struct pcap {
 	struct mb_pcap_variant variant;
 	uint32_t max_caplen;
@@ -84,7 +81,7 @@ static uint32_t scan(const struct pcap *pcap, struct mb_input *input, struct mb_
 		next = at + size;
 		if (record.fraction >= fractions || record.len <= variant.padding || next > end)
 			break;
-		__builtin_prefetch(at + PREFETCH);
+		__builtin_prefetch(at + MB_PREFETCH);
 		put_frame(frame++, at, record, variant);
 		at = next;
 	}

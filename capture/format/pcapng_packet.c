@@ -8,7 +8,6 @@
 
 #define MIN_PACKET 32 /* enhanced and obsolete */
 #define MIN_SIMPLE_PACKET 16
-#define PREFETCH 2048 /* as in pcap.c */
 
 struct packet {
 	uint32_t interface, caplen, len;
@@ -71,7 +70,7 @@ static mb_inline void scan(struct mb_reader *reader, struct mb_batch *batch, con
 		    size > (size_t)(end - at) || mb_load32(at + size - 4, swapped) != length ||
 		    packet.raw_ts >= interface->clock.limit)
 			break;
-		__builtin_prefetch(at + PREFETCH);
+		__builtin_prefetch(at + MB_PREFETCH);
 		ts_ns = (int64_t)(packet.raw_ts * interface->clock.multiply) + interface->clock.offset_ns;
 		interface->last_ns = ts_ns;
 		interface->has_last = true;
