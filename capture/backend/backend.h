@@ -67,6 +67,7 @@ struct mb_backend_options {
 #define MB_LIVE_SNAPLEN_MAX 262144
 #define MB_LIVE_RING_BYTES (64u << 20)
 #define MB_LIVE_THREADS_MAX 64
+#define MB_LIVE_REST_NS 100000000 /* how long a device that cannot be shut is read after a stop */
 
 struct mb_backend_stats {
 	uint64_t frames;     /* frames that read() has yielded */

@@ -12,6 +12,9 @@
 
 #include "frame.h"
 
+/* The usual budget: captured bytes in a batch, unless a single frame has more. */
+#define MB_FRAME_COPIES_BYTES (1u << 20)
+
 struct mb_frame_copies {
 	uint8_t *bytes;
 	uint32_t size;  /* of a copy: the snap length, and room for a VLAN tag that is put back */

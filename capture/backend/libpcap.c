@@ -20,7 +20,6 @@
 /* After this time it has done so, even if its timer is late: a handle that was read has no older frames to come. */
 #define HELD_NS (3 * MB_PCAP_TIMEOUT_MS * 1000000ll)
 #define LOOK_NS 500000000 /* how often a silent device is checked */
-#define REST_NS 100000000 /* how long a device that cannot be shut is read after a stop */
 
 struct libpcap_backend {
 	struct mb_rx_counters rx; /* first: its functions are among the ops */
@@ -328,7 +327,7 @@ static int read_to_end(struct libpcap_backend *state, struct mb_batch *batch)
 	int count;
 
 	if (!state->rest_ns)
-		state->rest_ns = shut(state) ? INT64_MAX : now + REST_NS;
+		state->rest_ns = shut(state) ? INT64_MAX : now + MB_LIVE_REST_NS;
 	count = now < state->rest_ns ? read_taps(state, batch) : 0;
 	if (!count && !state->settled) {
 		poll(NULL, 0, SETTLE_MS);

@@ -10,10 +10,6 @@
 #include "backend/device.h"
 #include "backend/ring.h"
 
-/* Captured bytes in a batch, unless a single frame has more: libpcap's own bytes become invalid while the rest of a
- * batch is read. */
-#define COPIES_BYTES (1u << 20)
-
 static int configure(struct mb_pcap_tap *tap, const struct mb_backend_options *options, bool is_promiscuous,
 		     const struct mb_stamping *stamping, struct mb_error *error)
 {
@@ -164,7 +160,7 @@ int mb_pcap_tap_begin(struct mb_pcap_tap *tap, const struct mb_backend_options *
 		return status;
 	pcap_dispatch(tap->handle, -1, discard_frame, NULL); /* discard frames from before all this was set */
 	mb_pcap_tap_dropped(tap);
-	return mb_frame_copies_init(&tap->copies, (uint32_t)pcap_snapshot(tap->handle), COPIES_BYTES) ?
+	return mb_frame_copies_init(&tap->copies, (uint32_t)pcap_snapshot(tap->handle), MB_FRAME_COPIES_BYTES) ?
 		       0 :
 		       mb_fail_errno(error, ENOMEM, "%s", options->target);
 }

@@ -24,8 +24,6 @@
 /* How long to sleep if there was no packet. recv() could wait itself, but for how long and in which unit differs
  * between devices, and a stop should not have to wait for it. */
 #define IDLE_NS 500000
-#define REST_NS 100000000 /* how long to read on after a stop: the ring cannot be shut */
-#define COPIES_BYTES (1u << 20)
 #define FILE_PREFIX "pcap:"
 
 struct pfring_backend {
@@ -235,7 +233,7 @@ static int open_capture(struct pfring_backend *state, const struct mb_backend_op
 		status = open_ring(state, options, error);
 	if (!status)
 		status = set_up(state, options, error);
-	if (!status && !mb_frame_copies_init(&state->copies, state->rx.interface.snaplen, COPIES_BYTES))
+	if (!status && !mb_frame_copies_init(&state->copies, state->rx.interface.snaplen, MB_FRAME_COPIES_BYTES))
 		status = mb_fail_errno(error, ENOMEM, "%s", options->target);
 	if (!status)
 		start_counting_drops(state);
@@ -339,14 +337,14 @@ static int end(const struct pfring_backend *state, struct mb_error *error)
 		       state->file < 0 ? "" : ": the file is cut or damaged here");
 }
 
-/* Read the frames that had arrived before the backend was stopped, or that come in REST_NS. Returns false at the
- * end. */
+/* Read the frames that had arrived before the backend was stopped, or that come in MB_LIVE_REST_NS. Returns false at
+ * the end. */
 static bool read_rest(struct pfring_backend *state, struct mb_batch *batch)
 {
 	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
 
 	if (!state->rest_ns)
-		state->rest_ns = now + REST_NS;
+		state->rest_ns = now + MB_LIVE_REST_NS;
 	batch->count = 0;
 	if (state->file < 0 && now < state->rest_ns)
 		fill(state, batch);
