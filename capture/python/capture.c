@@ -14,8 +14,6 @@
 #include "measure/engine.h"
 #include "python/options.h"
 
-#define BATCHES_A_TURN 1024 /* between checks for signals: about half a million frames */
-
 struct capture_object {
 	PyObject_HEAD struct mb_backend backend;
 	struct mb_engine *engine;
@@ -140,7 +138,7 @@ static int run_engine(struct capture_object *self, struct mb_module_state *state
 
 	do {
 		self->busy = true;
-		Py_BEGIN_ALLOW_THREADS code = mb_engine_run(self->engine, BATCHES_A_TURN, &error);
+		Py_BEGIN_ALLOW_THREADS code = mb_engine_run(self->engine, MB_BATCHES_A_TURN, &error);
 		Py_END_ALLOW_THREADS self->busy = false;
 		if (PyErr_CheckSignals())
 			return -1;

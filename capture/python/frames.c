@@ -13,8 +13,6 @@
 #include "measure/engine.h"
 #include "python/options.h"
 
-#define BATCHES_A_TURN 1024 /* between checks for signals */
-
 struct frames_object {
 	PyObject_HEAD struct mb_backend backend;
 	struct mb_engine *engine;
@@ -133,7 +131,7 @@ static int next_frames(struct frames_object *self, struct mb_error *error)
 {
 	int n = 0;
 
-	for (int i = 0; i < BATCHES_A_TURN; i++) {
+	for (int i = 0; i < MB_BATCHES_A_TURN; i++) {
 		n = mb_engine_next(self->engine, error);
 		if (n < 0 || (n > 0 && has_frames(self)))
 			return n;

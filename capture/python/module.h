@@ -13,6 +13,8 @@
 #include "cleanup.h"
 #include "error.h"
 
+#define MB_BATCHES_A_TURN 1024 /* of the engine, between checks for signals: about half a million frames */
+
 struct mb_module_state {
 	PyObject *error; /* mburst.errors.MburstError */
 	PyTypeObject *rows_type;
