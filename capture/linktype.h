@@ -6,6 +6,8 @@
 #ifndef MB_LINKTYPE_H
 #define MB_LINKTYPE_H
 
+#include <stdint.h>
+
 enum mb_linktype {
 	MB_LINKTYPE_NULL = 0,
 	MB_LINKTYPE_ETHERNET = 1,
@@ -25,5 +27,9 @@ enum mb_linktype {
 	MB_LINKTYPE_LINUX_SLL2 = 276,
 	MB_LINKTYPE_EBHSCR = 279,
 };
+
+/* The link type of files for DLT, which numbers it in libpcap on this platform (pcap-linktype(7)): raw IP has another
+ * number. */
+uint32_t mb_linktype_of_dlt(int dlt);
 
 #endif

@@ -91,7 +91,7 @@ static int build_filter(struct afpacket *state, const struct mb_backend_options 
 			struct mb_cbpf *program, struct mb_error *error)
 {
 	const struct mb_interface *interface = &state->rx.interface;
-	int status = mb_cbpf_compile(program, interface->name, (int)interface->linktype, options->filter, error);
+	int status = mb_cbpf_compile(program, interface->name, interface->linktype, options->filter, error);
 
 	if (!status)
 		status = mb_cbpf_restrict(program, direction, error);

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "cleanup.h"
+#include "linktype.h"
 
 _Static_assert(sizeof(struct bpf_insn) == sizeof(struct sock_filter), "libpcap's instructions are the kernel's");
 
@@ -45,7 +46,7 @@ int mb_cbpf_compile_for(struct mb_cbpf *program, pcap_t *handle, const char *dev
 	return 0;
 }
 
-int mb_cbpf_compile(struct mb_cbpf *program, const char *device, int linktype, const char *filter,
+int mb_cbpf_compile(struct mb_cbpf *program, const char *device, uint32_t linktype, const char *filter,
 		    struct mb_error *error)
 {
 	char reason[PCAP_ERRBUF_SIZE] = "";
@@ -60,7 +61,7 @@ int mb_cbpf_compile(struct mb_cbpf *program, const char *device, int linktype, c
 	pcap_set_buffer_size(handle, 1 << 16);
 	if (pcap_activate(handle) < 0)
 		return mb_fail(error, EIO, "%s: filter: %s", device, pcap_geterr(handle));
-	if (pcap_datalink(handle) != (linktype == 101 ? DLT_RAW : linktype))
+	if (mb_linktype_of_dlt(pcap_datalink(handle)) != linktype)
 		return mb_fail(error, EOPNOTSUPP, "%s: no filter for its frames in this backend: use --backend libpcap",
 			       device);
 	return mb_cbpf_compile_for(program, handle, device, filter, error);

@@ -22,7 +22,7 @@ struct mb_cbpf {
 /* Compile FILTER (NULL: every frame) for frames of LINKTYPE on DEVICE. libpcap compiles it on a handle that is open on
  * the device, because a filter for a live packet socket differs from one for a file: there, VLAN tags are outside of
  * the frame. */
-int mb_cbpf_compile(struct mb_cbpf *program, const char *device, int linktype, const char *filter,
+int mb_cbpf_compile(struct mb_cbpf *program, const char *device, uint32_t linktype, const char *filter,
 		    struct mb_error *error);
 
 /* The same for HANDLE, which is open on DEVICE (with no FILTER it may be NULL). */

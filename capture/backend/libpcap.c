@@ -52,12 +52,6 @@ static bool libpcap_backend_accepts(const char *target)
 	return known;
 }
 
-/* The LINKTYPE_ value in files, if it differs from this platform's DLT_ value (pcap-linktype(7)). */
-static uint32_t linktype_of(int dlt)
-{
-	return dlt == DLT_RAW ? MB_LINKTYPE_RAW : (uint32_t)dlt;
-}
-
 static int start_stamping(struct libpcap_backend *state, const struct mb_backend_options *options,
 			  struct mb_error *error)
 {
@@ -80,7 +74,7 @@ static void describe_interface(struct libpcap_backend *state, const struct mb_de
 {
 	struct mb_interface *interface = &state->rx.interface;
 
-	interface->linktype = linktype_of(pcap_datalink(state->taps[0].handle));
+	interface->linktype = mb_linktype_of_dlt(pcap_datalink(state->taps[0].handle));
 	interface->link_bps = device->link_bps;
 	state->index = state->taps[0].packet_socket ? device->index : 0;
 	if (state->taps[0].ns_per_tick > 1)

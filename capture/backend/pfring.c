@@ -185,7 +185,7 @@ static uint32_t linktype_of(const char *target)
 		dlt = pcap_datalink(file);
 		pcap_close(file);
 	}
-	return dlt == DLT_RAW ? MB_LINKTYPE_RAW : (uint32_t)dlt;
+	return mb_linktype_of_dlt(dlt);
 }
 
 static void describe_interface(struct pfring_backend *state, const struct mb_backend_options *options)
