@@ -3,12 +3,13 @@
 
 #include <stdlib.h>
 
-#define VLAN_TAG_SIZE 4
+#include "protocols.h"
+
 #define ALIGNMENT 16
 
 bool mb_frame_copies_init(struct mb_frame_copies *copies, uint32_t snaplen, uint32_t budget)
 {
-	copies->size = (snaplen + VLAN_TAG_SIZE + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	copies->size = (snaplen + MB_VLAN_TAG + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 	copies->count = budget / copies->size;
 	if (copies->count > MB_BATCH_FRAMES)
 		copies->count = MB_BATCH_FRAMES;

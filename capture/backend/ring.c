@@ -14,12 +14,12 @@
 
 #include "backend/drop_queue.h"
 #include "cleanup.h"
+#include "protocols.h"
 
 /* Many small blocks: if frames are few, each block closes after MB_RING_RETIRE_MS with little in it, so that the number
  * of blocks limits how long the reader may stall. */
 #define BLOCK_SIZE (256u << 10)
 #define FRAME_SIZE 2048 /* only for the kernel's sanity check: frames of V3 have any size */
-#define VLAN_TAG_SIZE 4
 
 /* Room that a frame takes in a block in addition to its bytes, rounded up. */
 #define FRAME_OVERHEAD 256
@@ -96,7 +96,7 @@ int mb_ring_init(struct mb_ring *ring, const struct mb_device *device, const str
 	if (!status)
 		status = set_option(ring->fd, PACKET_VNET_HDR, 1, "PACKET_VNET_HDR", device->name, error);
 	if (!status)
-		status = set_option(ring->fd, PACKET_RESERVE, VLAN_TAG_SIZE, "PACKET_RESERVE", device->name, error);
+		status = set_option(ring->fd, PACKET_RESERVE, MB_VLAN_TAG, "PACKET_RESERVE", device->name, error);
 	if (!status)
 		status = map_ring(ring, device->name, error);
 	if (status)
@@ -168,13 +168,13 @@ static uint8_t *restore_vlan_tag(uint8_t *data, const struct tpacket3_hdr *heade
 	const uint16_t tag[2] = { htons(has_tpid ? header->hv1.tp_vlan_tpid : ETH_P_8021Q),
 				  htons((uint16_t)header->hv1.tp_vlan_tci) };
 
-	frame->len += VLAN_TAG_SIZE;
+	frame->len += MB_VLAN_TAG;
 	if (frame->caplen < 2 * ETH_ALEN) /* cut off before the position of the tag */
 		return data;
-	memmove(data - VLAN_TAG_SIZE, data, 2 * ETH_ALEN);
-	data -= VLAN_TAG_SIZE;
+	memmove(data - MB_VLAN_TAG, data, 2 * ETH_ALEN);
+	data -= MB_VLAN_TAG;
 	memcpy(data + 2 * ETH_ALEN, tag, sizeof(tag));
-	frame->caplen += VLAN_TAG_SIZE;
+	frame->caplen += MB_VLAN_TAG;
 	return data;
 }
 

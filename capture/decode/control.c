@@ -9,7 +9,6 @@ enum {
 	OPCODE_PAUSE = 0x0001,
 	OPCODE_CLASSES = 0x0101,
 	CLASSES = 8,
-	UDP_HEADER = 8,
 };
 
 static bool read_pause(struct mb_walk *walk, struct mb_packet *packet)
@@ -60,8 +59,8 @@ uint8_t mb_cnp_read(struct mb_walk *walk)
 {
 	const uint8_t *header;
 
-	if (walk->end - walk->offset < UDP_HEADER + MB_ROCE_HEADER)
+	if (walk->end - walk->offset < MB_UDP_HEADER + MB_ROCE_HEADER)
 		return 0;
-	header = mb_walk_peek(walk, UDP_HEADER + 1);
-	return header && mb_is_cnp(header[UDP_HEADER]) ? MB_MARK_CNP : 0;
+	header = mb_walk_peek(walk, MB_UDP_HEADER + 1);
+	return header && mb_is_cnp(header[MB_UDP_HEADER]) ? MB_MARK_CNP : 0;
 }

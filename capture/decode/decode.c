@@ -115,7 +115,7 @@ static mb_inline bool usual_ip(const struct mb_frame *restrict frame, uint32_t l
 static mb_inline bool usual_ethernet(const struct mb_frame *restrict frame, const struct common *common,
 				     struct mb_packet *restrict packet)
 {
-	enum { TAGGED_HEADER = MB_ETHERNET_HEADER + 4 };
+	enum { TAGGED_HEADER = MB_ETHERNET_HEADER + MB_VLAN_TAG };
 	const uint8_t *data = frame->data;
 	uint32_t bytes = frame->len - common->fcs_len;
 

@@ -10,12 +10,8 @@
 #include <stdint.h>
 
 #include "frame.h"
+#include "protocols.h"
 #include "seed.h"
-
-/* Bytes that an Ethernet frame takes on the wire (IEEE 802.3): it is padded to 60 bytes, and every frame has an FCS of
- * 4, a preamble of 8 and a gap of 12 bytes. */
-#define MB_WIRE_SHORTEST 60
-#define MB_WIRE_OVERHEAD 24
 
 enum mb_family {
 	MB_FAMILY_NONE = 0, /* no sender in the captured bytes */

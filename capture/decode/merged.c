@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "decode/walk.h"
 
-enum {
-	IPV4_HEADER = 20, /* without options, as is TCP's */
-	IPV6_HEADER = 40,
-	TCP_HEADER = 20,
-};
-
 /* Offset of the payload that was cut into segments; 0 if there is no such payload. */
 static uint32_t payload_offset(struct mb_headers *headers)
 {
@@ -20,12 +14,12 @@ static uint32_t payload_offset(struct mb_headers *headers)
 	if (!(walk->marks & MB_MARK_TRUNCATED))
 		return ip->payload;
 	if (!headers->has_ip)
-		return walk->offset + (headers->next == MB_NEXT_IPV6 ? IPV6_HEADER : IPV4_HEADER) + TCP_HEADER;
+		return walk->offset + (headers->next == MB_NEXT_IPV6 ? MB_IPV6_HEADER : MB_IPV4_HEADER) + MB_TCP_HEADER;
 	if (!ip->transport)
-		return walk->offset + TCP_HEADER;
+		return walk->offset + MB_TCP_HEADER;
 	switch (walk->offset == ip->transport ? ip->protocol : MB_IPPROTO_NONE) {
 	case MB_IPPROTO_TCP:
-		return walk->offset + TCP_HEADER;
+		return walk->offset + MB_TCP_HEADER;
 	case MB_IPPROTO_UDP:
 		return ip->payload;
 	case MB_IPPROTO_DCCP:
@@ -33,7 +27,7 @@ static uint32_t payload_offset(struct mb_headers *headers)
 	case MB_IPPROTO_UDPLITE:
 		return 0;
 	default: /* cut inside a tunnel */
-		return walk->offset + IPV4_HEADER + TCP_HEADER;
+		return walk->offset + MB_IPV4_HEADER + MB_TCP_HEADER;
 	}
 }
 

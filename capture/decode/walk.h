@@ -18,11 +18,7 @@
 
 #include "decode/decode.h"
 
-enum {
-	MB_ETHERNET_HEADER = 14,
-	MB_MAC_LENGTH = 6,
-	MB_ECN = 3, /* bits of IP's traffic class */
-};
+enum { MB_ECN = 3 }; /* bits of IP's traffic class */
 
 /* IANA protocol numbers. */
 enum {
@@ -116,7 +112,6 @@ static inline uint64_t mb_mac(const uint8_t *bytes)
 
 enum {
 	MB_PORT_ROCE = 4791, /* RoCEv2, UDP */
-	MB_ROCE_HEADER = 12, /* InfiniBand's base transport header, behind UDP's; its first byte is the opcode */
 	MB_ROCE_CNP = 0x81,
 };
 

@@ -12,19 +12,14 @@
 
 enum {
 	ETHER_TYPE = 12,
-	TAG = 4,
-	IPV4_HEADER = 20,
-	IPV6_HEADER = 40,
 	PORTS = 4,
-	UDP_HEADER = 8,
-	TCP_HEADER = 20,
 	TCP_SEQUENCE = 4, /* offsets in TCP's header */
 	TCP_OFFSET = 12,
 	TCP_FLAGS = 13,
 	FIN_SYN = 3,
 	ROCE_NOT_DATA = 0x80, /* in the opcode: data and acknowledgments are below, MB_ROCE_CNP is not */
 	AHEAD = 8192, /* bytes; a quarter and twice of it measured the same */
-	LEAST = MB_ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER, /* captured bytes of any frame of a train */
+	LEAST = MB_ETHERNET_HEADER + MB_IPV4_HEADER + MB_TCP_HEADER, /* captured bytes of any frame of a train */
 };
 
 /* Offsets of the headers that make trains: Ethernet, with a tag or without, IPv4 without options or
@@ -40,16 +35,16 @@ struct shape {
 
 static mb_inline struct shape shape_of(bool is_tagged, bool is_ipv6)
 {
-	uint32_t ip = MB_ETHERNET_HEADER + (is_tagged ? TAG : 0);
-	uint32_t transport = ip + (is_ipv6 ? IPV6_HEADER : IPV4_HEADER);
+	uint32_t ip = MB_ETHERNET_HEADER + (is_tagged ? MB_VLAN_TAG : 0);
+	uint32_t transport = ip + (is_ipv6 ? MB_IPV6_HEADER : MB_IPV4_HEADER);
 
 	return (struct shape){
 		.ip = ip,
 		.transport = transport,
 		.length = ip + (is_ipv6 ? 4 : 2),
-		.uncounted = is_ipv6 ? IPV6_HEADER : 0,
+		.uncounted = is_ipv6 ? MB_IPV6_HEADER : 0,
 		.ecn = is_ipv6 ? 4 : 0,
-		.captured = transport + TCP_HEADER,
+		.captured = transport + MB_TCP_HEADER,
 		.whole = (transport + TCP_FLAGS) / MB_ALIKE_BLOCK,
 		.last = transport + TCP_FLAGS + 1 - MB_ALIKE_BLOCK,
 	};
@@ -103,7 +98,7 @@ static void alike_init(struct mb_alike *alike, bool is_tagged, bool is_ipv6, enu
 		compare_bits(alike, &shape, shape.transport + TCP_OFFSET, 0xf0);
 		compare_bits(alike, &shape, shape.transport + TCP_FLAGS, FIN_SYN);
 	} else if (transport == MB_TRANSPORT_ROCE) {
-		compare_bits(alike, &shape, shape.transport + UDP_HEADER, ROCE_NOT_DATA);
+		compare_bits(alike, &shape, shape.transport + MB_UDP_HEADER, ROCE_NOT_DATA);
 	}
 }
 
@@ -385,14 +380,14 @@ static mb_inline bool can_lead(const struct mb_frame *frame, const struct shape 
 		return false;
 	/* without a branch, because the protocol cannot be predicted */
 	return (protocol == MB_IPPROTO_UDP) |
-	       ((protocol == MB_IPPROTO_TCP) & !(tcp[TCP_FLAGS] & FIN_SYN) & (tcp[TCP_OFFSET] >> 2 >= TCP_HEADER));
+	       ((protocol == MB_IPPROTO_TCP) & !(tcp[TCP_FLAGS] & FIN_SYN) & (tcp[TCP_OFFSET] >> 2 >= MB_TCP_HEADER));
 }
 
 /* Whether two frames may be of one flow, by the twelve bytes that hold addresses and ports in IPv4, and most of the
  * source in IPv6: so flows that alternate cost no more than this comparison. */
 static mb_inline bool may_follow(const struct mb_frame *frame, const struct mb_frame *next)
 {
-	uint32_t at = MB_ETHERNET_HEADER + 12 + (mb_be16(frame->data + ETHER_TYPE) == MB_NEXT_VLAN ? TAG : 0);
+	uint32_t at = MB_ETHERNET_HEADER + 12 + (mb_be16(frame->data + ETHER_TYPE) == MB_NEXT_VLAN ? MB_VLAN_TAG : 0);
 	const uint8_t *one = frame->data + at, *other = next->data + at;
 
 	return mb_load64(one, false) == mb_load64(other, false) &&
@@ -417,19 +412,20 @@ static mb_inline void make_train(struct mb_trains *trains, struct mb_train *trai
 	if (second.caplen < LEAST || !may_follow(first, &second))
 		return;
 	is_tagged = mb_be16(data + ETHER_TYPE) == MB_NEXT_VLAN;
-	ip = data + MB_ETHERNET_HEADER + (is_tagged ? TAG : 0);
+	ip = data + MB_ETHERNET_HEADER + (is_tagged ? MB_VLAN_TAG : 0);
 	is_ipv6 = ip[0] >> 4 == 6;
 	protocol = ip[is_ipv6 ? 6 : 9];
 	shape = shape_of(is_tagged, is_ipv6);
 	if (!can_lead(first, &shape, is_ipv6, protocol))
 		return;
 	transport = transport_of(data + shape.transport, protocol);
-	if (mb_unlikely(transport == MB_TRANSPORT_ROCE) && data[shape.transport + UDP_HEADER] & ROCE_NOT_DATA)
+	if (mb_unlikely(transport == MB_TRANSPORT_ROCE) && data[shape.transport + MB_UDP_HEADER] & ROCE_NOT_DATA)
 		return;
 	common->alike = &trains->alike[is_tagged][is_ipv6][transport];
 	common->same = &trains->same[is_tagged][is_ipv6][transport];
-	common->header = shape.transport - shape.ip +
-			 (transport != MB_TRANSPORT_TCP ? UDP_HEADER : data[shape.transport + TCP_OFFSET] >> 2 & 0x3c);
+	common->header =
+		shape.transport - shape.ip +
+		(transport != MB_TRANSPORT_TCP ? MB_UDP_HEADER : data[shape.transport + TCP_OFFSET] >> 2 & 0x3c);
 	follow_shapes[layout][is_tagged][is_ipv6][transport != MB_TRANSPORT_TCP](trains, train, common, view);
 }
 

@@ -14,6 +14,7 @@
 
 #include "backend/ebpf/layout.h"
 #include "compiler.h"
+#include "protocols.h"
 
 #define inlined static mb_inline
 #define HEADERS 192       /* bytes that can be read */
@@ -22,9 +23,6 @@
 #define EXTENSIONS 6      /* most extension headers of IPv6 */
 
 enum {
-	ETHERNET = 14,
-	SHORTEST = 60,
-	OVERHEAD = 24,
 	TYPE_IPV4 = 0x0800,
 	TYPE_IPV6 = 0x86dd,
 	TYPE_VLAN = 0x8100,
@@ -51,7 +49,6 @@ enum {
 	PROTOCOL_SCTP = 132,
 	PROTOCOL_UDPLITE = 136,
 	PORT_ROCE = 4791,
-	ROCE_HEADERS = 8 + 12, /* the headers of UDP and InfiniBand's base transport */
 	ROCE_CNP = 0x81,
 };
 
@@ -117,7 +114,7 @@ inlined __u64 mix(__u64 hash, __u64 word)
 
 inlined __u32 wire_bytes(__u32 l2)
 {
-	return (l2 < SHORTEST ? SHORTEST : l2) + OVERHEAD;
+	return (l2 < MB_WIRE_SHORTEST ? MB_WIRE_SHORTEST : l2) + MB_WIRE_OVERHEAD;
 }
 
 inlined __u32 read_label(struct walk *walk)
@@ -147,9 +144,9 @@ inlined __u32 read_llc(struct walk *walk)
 
 inlined __u32 read_ethernet(struct walk *walk)
 {
-	const __u8 *header = peek(walk, ETHERNET);
+	const __u8 *header = peek(walk, MB_ETHERNET_HEADER);
 
-	walk->at += ETHERNET;
+	walk->at += MB_ETHERNET_HEADER;
 	return header ? load16(header + 12) : 0;
 }
 
@@ -235,7 +232,7 @@ inlined __u32 read_transport(struct walk *walk, struct packet *packet, __u32 pro
 		return read_tcp(walk, packet, length);
 	if (protocol != PROTOCOL_UDP)
 		return 0;
-	if (mb_unlikely((packet->ports & 0xffff) == PORT_ROCE) && length >= ROCE_HEADERS) {
+	if (mb_unlikely((packet->ports & 0xffff) == PORT_ROCE) && length >= MB_UDP_HEADER + MB_ROCE_HEADER) {
 		header = peek(walk, 9);
 		packet->cnp = header && header[8] == ROCE_CNP;
 	}

@@ -20,7 +20,9 @@ inlined void reach_headers(struct __sk_buff *skb)
 
 inlined struct walk begin_walk(const struct frame *frame)
 {
-	return (struct walk){ .data = frame->data, .end = frame->end, .length = frame->length, .at = ETHERNET };
+	return (struct walk){
+		.data = frame->data, .end = frame->end, .length = frame->length, .at = MB_ETHERNET_HEADER
+	};
 }
 
 /* Wire bytes of the segments in a merged frame of TYPE: each has all headers, including those of tunnels. As in
@@ -52,7 +54,7 @@ inlined bool read_packet(const struct frame *frame, struct packet *packet)
 
 	packet->bytes = frame->length + frame->tag;
 	packet->wire_bytes = wire_bytes(packet->bytes);
-	if (header + ETHERNET > frame->end)
+	if (header + MB_ETHERNET_HEADER > frame->end)
 		return false;
 	packet->lo = (__u64)load16(header + 6) << 32 | load32(header + 8);
 	packet->family = FAMILY_MAC;
