@@ -13,13 +13,6 @@
 #include "protocols.h"
 #include "seed.h"
 
-enum mb_family {
-	MB_FAMILY_NONE = 0, /* no sender in the captured bytes */
-	MB_FAMILY_IPV4 = 4, /* lo = 0x0000ffffAABBCCDD (RFC 4291 IPv4-mapped), hi = 0 */
-	MB_FAMILY_IPV6 = 6, /* hi, lo: the halves of the address, in host order */
-	MB_FAMILY_MAC = 48, /* hi = 0, lo: the 48 bits */
-};
-
 struct mb_address {
 	uint64_t hi, lo;
 	uint32_t family; /* enum mb_family */

@@ -8,7 +8,7 @@
 /* A type field that holds a length announces an IEEE 802.2 header. */
 static uint32_t type_or_length(uint16_t type)
 {
-	return type < 0x600 ? MB_NEXT_LLC : type;
+	return type < MB_LEAST_TYPE ? MB_NEXT_LLC : type;
 }
 
 static void set_sender(struct mb_link *link, const uint8_t *mac)
@@ -54,7 +54,7 @@ static uint32_t read_cooked(const struct cooked *cooked, struct mb_link *link)
 	}
 	if (cooked->protocol == PROTOCOL_802_2)
 		return MB_NEXT_LLC;
-	return cooked->protocol < 0x600 ? MB_NEXT_OTHER : cooked->protocol;
+	return cooked->protocol < MB_LEAST_TYPE ? MB_NEXT_OTHER : cooked->protocol;
 }
 
 static uint32_t read_sll(struct mb_walk *walk, struct mb_link *link)
@@ -130,7 +130,7 @@ static uint32_t read_c_hdlc(struct mb_walk *walk, struct mb_link *link)
 		return MB_NEXT_OTHER;
 	walk->offset += link->header;
 	protocol = mb_be16(header + 2);
-	return protocol < 0x600 ? MB_NEXT_OTHER : protocol;
+	return protocol < MB_LEAST_TYPE ? MB_NEXT_OTHER : protocol;
 }
 
 /* The protocol field of PPP (RFC 1661), which may be compressed to one byte, behind address and control (RFC 1662),
@@ -158,9 +158,9 @@ static uint32_t read_ppp(struct mb_walk *walk)
 		walk->offset += 2;
 	}
 	switch (protocol) {
-	case 0x0021:
+	case MB_PPP_IPV4:
 		return MB_NEXT_IPV4;
-	case 0x0057:
+	case MB_PPP_IPV6:
 		return MB_NEXT_IPV6;
 	case 0x0281:
 	case 0x0283:

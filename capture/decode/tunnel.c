@@ -6,12 +6,6 @@
  */
 #include "decode/walk.h"
 
-enum {
-	PORT_VXLAN = 4789,
-	PORT_VXLAN_LINUX = 8472, /* Linux's default, older than the assigned port */
-	PORT_GENEVE = 6081,
-};
-
 /* Skip the source route entries of RFC 1701; the last has neither family nor length. */
 static bool skip_gre_routing(struct mb_walk *walk)
 {
@@ -62,30 +56,28 @@ static uint32_t read_wccp(struct mb_walk *walk)
 
 static uint32_t read_gre(struct mb_walk *walk)
 {
-	enum { CHECKSUM = 0x8000, ROUTING = 0x4000, KEY = 0x2000, SEQUENCE = 0x1000, ACK = 0x0080, VERSION = 7 };
-	enum { GRE_ERSPAN = 0x88be, GRE_ERSPAN_III = 0x22eb, GRE_WCCP = 0x883e };
 	const uint8_t *header = mb_walk_peek(walk, 4);
 	uint32_t flags, length = 4;
 
 	if (!header)
 		return MB_NEXT_OTHER;
 	flags = mb_be16(header);
-	if ((flags & VERSION) > 1)
+	if ((flags & MB_GRE_VERSION) > 1)
 		return MB_NEXT_OTHER;
-	length += flags & (CHECKSUM | ROUTING) ? 4 : 0;
-	length += flags & KEY ? 4 : 0;
-	length += flags & SEQUENCE ? 4 : 0;
-	length += (flags & VERSION) == 1 && flags & ACK ? 4 : 0;
-	if (!mb_walk_skip(walk, length) || (flags & ROUTING && !skip_gre_routing(walk)))
+	length += flags & (MB_GRE_CHECKSUM | MB_GRE_ROUTING) ? 4 : 0;
+	length += flags & MB_GRE_KEY ? 4 : 0;
+	length += flags & MB_GRE_SEQUENCE ? 4 : 0;
+	length += (flags & MB_GRE_VERSION) == 1 && flags & MB_GRE_ACK ? 4 : 0;
+	if (!mb_walk_skip(walk, length) || (flags & MB_GRE_ROUTING && !skip_gre_routing(walk)))
 		return MB_NEXT_OTHER;
 	switch (mb_be16(header + 2)) {
 	case MB_NEXT_PPP_TYPE: /* a mere acknowledgement has no sequence number and no payload */
-		return flags & SEQUENCE ? MB_NEXT_PPP_TYPE : MB_NEXT_OTHER;
-	case GRE_ERSPAN:
-		return flags & SEQUENCE ? read_erspan(walk) : MB_NEXT_TEB;
-	case GRE_ERSPAN_III:
+		return flags & MB_GRE_SEQUENCE ? MB_NEXT_PPP_TYPE : MB_NEXT_OTHER;
+	case MB_GRE_ERSPAN:
+		return flags & MB_GRE_SEQUENCE ? read_erspan(walk) : MB_NEXT_TEB;
+	case MB_GRE_ERSPAN_III:
 		return read_erspan(walk);
-	case GRE_WCCP:
+	case MB_GRE_WCCP:
 		return read_wccp(walk);
 	default:
 		return mb_be16(header + 2);
@@ -115,10 +107,10 @@ static uint32_t read_geneve(struct mb_walk *walk)
 static uint32_t read_udp(struct mb_walk *walk, const struct mb_ip *ip)
 {
 	switch (ip->destination_port) {
-	case PORT_VXLAN:
-	case PORT_VXLAN_LINUX:
+	case MB_PORT_VXLAN:
+	case MB_PORT_VXLAN_LINUX:
 		return mb_walk_skip(walk, 8) ? read_vxlan(walk) : MB_NEXT_OTHER;
-	case PORT_GENEVE:
+	case MB_PORT_GENEVE:
 		return mb_walk_skip(walk, 8) ? read_geneve(walk) : MB_NEXT_OTHER;
 	default:
 		return MB_NEXT_OTHER;

@@ -20,47 +20,6 @@
 
 enum { MB_ECN = 3 }; /* bits of IP's traffic class */
 
-/* IANA protocol numbers. */
-enum {
-	MB_IPPROTO_HOPOPTS = 0,
-	MB_IPPROTO_IPV4 = 4,
-	MB_IPPROTO_TCP = 6,
-	MB_IPPROTO_UDP = 17,
-	MB_IPPROTO_DCCP = 33,
-	MB_IPPROTO_IPV6 = 41,
-	MB_IPPROTO_ROUTING = 43,
-	MB_IPPROTO_FRAGMENT = 44,
-	MB_IPPROTO_GRE = 47,
-	MB_IPPROTO_AH = 51,
-	MB_IPPROTO_NONE = 59,
-	MB_IPPROTO_DSTOPTS = 60,
-	MB_IPPROTO_SCTP = 132,
-	MB_IPPROTO_UDPLITE = 136,
-	MB_IPPROTO_MPLS = 137,
-	MB_IPPROTO_ETHERNET = 143,
-};
-
-/* The next header in a frame: an Ethernet type, or one of these. */
-enum mb_next {
-	MB_NEXT_IPV4 = 0x0800,
-	MB_NEXT_TEB = 0x6558, /* an Ethernet frame (transparent Ethernet bridging) */
-	MB_NEXT_VLAN = 0x8100,
-	MB_NEXT_IPV6 = 0x86dd,
-	MB_NEXT_PPP_TYPE = 0x880b,
-	MB_NEXT_MPLS = 0x8847,
-	MB_NEXT_MPLS_UPSTREAM = 0x8848,
-	MB_NEXT_MAC_CONTROL = 0x8808,
-	MB_NEXT_PPPOE = 0x8864,
-	MB_NEXT_QINQ = 0x88a8,
-	MB_NEXT_QINQ_OLD = 0x9100,
-
-	MB_NEXT_OTHER = 0x10000, /* nothing that leads to an IP header */
-	MB_NEXT_LLC,             /* IEEE 802.2 */
-	MB_NEXT_PPP,
-	MB_NEXT_IP,              /* IP, with its version in the first four bits */
-	MB_NEXT_UNLABELLED,      /* what follows the last MPLS label: IP by those bits, or unknown */
-};
-
 struct mb_walk {
 	const uint8_t *data;
 	uint32_t offset;  /* of the next header; at most `end` */
@@ -109,11 +68,6 @@ static inline uint64_t mb_mac(const uint8_t *bytes)
 {
 	return (uint64_t)mb_be16(bytes) << 32 | mb_be32(bytes + 2);
 }
-
-enum {
-	MB_PORT_ROCE = 4791, /* RoCEv2, UDP */
-	MB_ROCE_CNP = 0x81,
-};
 
 /* Whether a RoCEv2 packet with this opcode is a congestion notification. */
 static inline bool mb_is_cnp(uint8_t opcode)

@@ -22,36 +22,6 @@
 #define INNER_TAGS 5      /* the same, if tunnels are decoded */
 #define EXTENSIONS 6      /* most extension headers of IPv6 */
 
-enum {
-	TYPE_IPV4 = 0x0800,
-	TYPE_IPV6 = 0x86dd,
-	TYPE_VLAN = 0x8100,
-	TYPE_QINQ = 0x88a8,
-	TYPE_QINQ_OLD = 0x9100,
-	TYPE_MPLS = 0x8847,
-	TYPE_MPLS_UPSTREAM = 0x8848,
-	TYPE_PPPOE = 0x8864,
-	TYPE_BRIDGED = 0x6558, /* an Ethernet frame */
-	LEAST_TYPE = 0x600,
-	PPP_IPV4 = 0x0021,
-	PPP_IPV6 = 0x0057,
-	FAMILY_IPV4 = 4,
-	FAMILY_IPV6 = 6,
-	FAMILY_MAC = 48,
-	PROTOCOL_HOPOPTS = 0,
-	PROTOCOL_TCP = 6,
-	PROTOCOL_UDP = 17,
-	PROTOCOL_DCCP = 33,
-	PROTOCOL_ROUTING = 43,
-	PROTOCOL_FRAGMENT = 44,
-	PROTOCOL_AH = 51,
-	PROTOCOL_DSTOPTS = 60,
-	PROTOCOL_SCTP = 132,
-	PROTOCOL_UDPLITE = 136,
-	PORT_ROCE = 4791,
-	ROCE_CNP = 0x81,
-};
-
 /* Set by user space before the program is loaded. */
 const volatile struct mb_ebpf_constants constants;
 
@@ -125,8 +95,8 @@ inlined __u32 read_label(struct walk *walk)
 		return 0;
 	walk->at += 4;
 	if (!(label[2] & 1))
-		return TYPE_MPLS;
-	return label[4] >> 4 == 4 ? TYPE_IPV4 : label[4] >> 4 == 6 ? TYPE_IPV6 : 0;
+		return MB_NEXT_MPLS;
+	return label[4] >> 4 == 4 ? MB_NEXT_IPV4 : label[4] >> 4 == 6 ? MB_NEXT_IPV6 : 0;
 }
 
 /* A type field that holds a length announces an IEEE 802.2 header. */
@@ -158,7 +128,7 @@ inlined __u32 read_pppoe(struct walk *walk)
 	if (!header || load16(header) != 0x1100)
 		return 0;
 	walk->at += 8;
-	return load16(header + 6) == PPP_IPV4 ? TYPE_IPV4 : load16(header + 6) == PPP_IPV6 ? TYPE_IPV6 : 0;
+	return load16(header + 6) == MB_PPP_IPV4 ? MB_NEXT_IPV4 : load16(header + 6) == MB_PPP_IPV6 ? MB_NEXT_IPV6 : 0;
 }
 
 /* Make the verifier forget the exact position. Otherwise it follows every path through the headers separately, instead
@@ -174,21 +144,21 @@ inlined __u32 read_tags(struct walk *walk, __u32 type, int most)
 	for (int i = 0; i < most; i++) {
 		const __u8 *tag;
 
-		if (mb_likely(type == TYPE_IPV4 || type == TYPE_IPV6))
+		if (mb_likely(type == MB_NEXT_IPV4 || type == MB_NEXT_IPV6))
 			break;
-		if (type == TYPE_VLAN || type == TYPE_QINQ || type == TYPE_QINQ_OLD) {
+		if (type == MB_NEXT_VLAN || type == MB_NEXT_QINQ || type == MB_NEXT_QINQ_OLD) {
 			tag = peek(walk, 4);
 			if (!tag)
 				return 0;
 			type = load16(tag + 2);
 			walk->at += 4;
-		} else if (type == TYPE_MPLS || type == TYPE_MPLS_UPSTREAM) {
+		} else if (type == MB_NEXT_MPLS || type == MB_NEXT_MPLS_UPSTREAM) {
 			type = read_label(walk);
-		} else if (type == TYPE_PPPOE) {
+		} else if (type == MB_NEXT_PPPOE) {
 			type = read_pppoe(walk);
-		} else if (type && type < LEAST_TYPE) {
+		} else if (type && type < MB_LEAST_TYPE) {
 			type = read_llc(walk);
-		} else if (type == TYPE_BRIDGED) {
+		} else if (type == MB_NEXT_TEB) {
 			type = read_ethernet(walk);
 		} else {
 			break;
@@ -221,20 +191,20 @@ inlined __u32 read_transport(struct walk *walk, struct packet *packet, __u32 pro
 {
 	const __u8 *header;
 
-	if (protocol != PROTOCOL_TCP && protocol != PROTOCOL_UDP && protocol != PROTOCOL_DCCP &&
-	    protocol != PROTOCOL_SCTP && protocol != PROTOCOL_UDPLITE)
+	if (protocol != MB_IPPROTO_TCP && protocol != MB_IPPROTO_UDP && protocol != MB_IPPROTO_DCCP &&
+	    protocol != MB_IPPROTO_SCTP && protocol != MB_IPPROTO_UDPLITE)
 		return 0;
 	header = peek(walk, 4);
 	if (!header)
 		return 0;
 	packet->ports = load32(header);
-	if (protocol == PROTOCOL_TCP)
+	if (protocol == MB_IPPROTO_TCP)
 		return read_tcp(walk, packet, length);
-	if (protocol != PROTOCOL_UDP)
+	if (protocol != MB_IPPROTO_UDP)
 		return 0;
-	if (mb_unlikely((packet->ports & 0xffff) == PORT_ROCE) && length >= MB_UDP_HEADER + MB_ROCE_HEADER) {
+	if (mb_unlikely((packet->ports & 0xffff) == MB_PORT_ROCE) && length >= MB_UDP_HEADER + MB_ROCE_HEADER) {
 		header = peek(walk, 9);
-		packet->cnp = header && header[8] == ROCE_CNP;
+		packet->cnp = header && header[8] == MB_ROCE_CNP;
 	}
 	return walk->at + 8;
 }
@@ -249,7 +219,7 @@ inlined __u32 read_ipv4(struct walk *walk, struct packet *packet)
 	header_length = (header[0] & 0xf) * 4;
 	length = load16(header + 2);
 	protocol = header[9];
-	packet->family = FAMILY_IPV4;
+	packet->family = MB_FAMILY_IPV4;
 	packet->lo = 0xffffull << 32 | load32(header + 12);
 	packet->ce = (header[1] & 3) == 3;
 	packet->flow = mix(constants.seed, load64(header + 12));
@@ -257,7 +227,7 @@ inlined __u32 read_ipv4(struct walk *walk, struct packet *packet)
 		length = length ? length : walk->length - walk->at;
 		walk->at += header_length;
 		length -= header_length;
-		if (mb_unlikely(protocol == PROTOCOL_AH)) {
+		if (mb_unlikely(protocol == MB_IPPROTO_AH)) {
 			header = peek(walk, 2);
 			if (!header)
 				return 0;
@@ -268,7 +238,7 @@ inlined __u32 read_ipv4(struct walk *walk, struct packet *packet)
 		walk->protocol = protocol;
 		payload = read_transport(walk, packet, protocol, length);
 	}
-	packet->flow = mix(packet->flow, (__u64)FAMILY_IPV4 << 40 | (__u64)protocol << 32 | packet->ports);
+	packet->flow = mix(packet->flow, (__u64)MB_FAMILY_IPV4 << 40 | (__u64)protocol << 32 | packet->ports);
 	return payload;
 }
 
@@ -278,15 +248,15 @@ inlined __u32 skip_extensions(struct walk *walk, __u32 protocol, bool *fragment)
 	for (int i = 0; i < EXTENSIONS; i++) {
 		const __u8 *header;
 
-		if (protocol != PROTOCOL_HOPOPTS && protocol != PROTOCOL_ROUTING && protocol != PROTOCOL_DSTOPTS &&
-		    protocol != PROTOCOL_AH && protocol != PROTOCOL_FRAGMENT)
+		if (protocol != MB_IPPROTO_HOPOPTS && protocol != MB_IPPROTO_ROUTING &&
+		    protocol != MB_IPPROTO_DSTOPTS && protocol != MB_IPPROTO_AH && protocol != MB_IPPROTO_FRAGMENT)
 			break;
 		header = peek(walk, 8);
 		if (!header) {
 			*fragment = true; /* nothing behind it can be read, as in a fragment */
 			break;
 		}
-		if (protocol == PROTOCOL_FRAGMENT) {
+		if (protocol == MB_IPPROTO_FRAGMENT) {
 			*fragment = load16(header + 2) & 0xfff9;
 			protocol = header[0];
 			walk->at += 8;
@@ -294,7 +264,7 @@ inlined __u32 skip_extensions(struct walk *walk, __u32 protocol, bool *fragment)
 				break;
 			continue;
 		}
-		walk->at += protocol == PROTOCOL_AH ? header[1] * 4u + 8 : header[1] * 8u + 8;
+		walk->at += protocol == MB_IPPROTO_AH ? header[1] * 4u + 8 : header[1] * 8u + 8;
 		if (walk->at > HEADERS) {
 			*fragment = true; /* behind the readable bytes: as in a fragment */
 			break;
@@ -314,7 +284,7 @@ inlined __u32 read_ipv6(struct walk *walk, struct packet *packet)
 		return 0;
 	protocol = header[6];
 	length = load16(header + 4);
-	packet->family = FAMILY_IPV6;
+	packet->family = MB_FAMILY_IPV6;
 	packet->hi = load64(header + 8);
 	packet->lo = load64(header + 16);
 	packet->ce = (header[1] >> 4 & 3) == 3;
@@ -328,7 +298,7 @@ inlined __u32 read_ipv6(struct walk *walk, struct packet *packet)
 		payload = read_transport(walk, packet, protocol,
 					 length ? length - (walk->at - start) : walk->length - walk->at);
 	}
-	packet->flow = mix(packet->flow, (__u64)FAMILY_IPV6 << 40 | (__u64)protocol << 32 | packet->ports);
+	packet->flow = mix(packet->flow, (__u64)MB_FAMILY_IPV6 << 40 | (__u64)protocol << 32 | packet->ports);
 	return payload;
 }
 
@@ -336,9 +306,9 @@ inlined __u32 read_ipv6(struct walk *walk, struct packet *packet)
  * could be read. */
 inlined __u32 read_ip(struct walk *walk, __u32 type, struct packet *packet)
 {
-	if (type == TYPE_IPV4)
+	if (type == MB_NEXT_IPV4)
 		return read_ipv4(walk, packet);
-	return type == TYPE_IPV6 ? read_ipv6(walk, packet) : 0;
+	return type == MB_NEXT_IPV6 ? read_ipv6(walk, packet) : 0;
 }
 
 #endif

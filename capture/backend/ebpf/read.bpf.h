@@ -57,14 +57,14 @@ inlined bool read_packet(const struct frame *frame, struct packet *packet)
 	if (header + MB_ETHERNET_HEADER > frame->end)
 		return false;
 	packet->lo = (__u64)load16(header + 6) << 32 | load32(header + 8);
-	packet->family = FAMILY_MAC;
+	packet->family = MB_FAMILY_MAC;
 	type = load16(header + 12);
 	if (constants.inner)
 		read_innermost(&walk, type, packet);
 	else
 		read_ip(&walk, read_tags(&walk, type, TAGS), packet);
 	if (!packet->flow)
-		packet->flow = mix(mix(constants.seed, packet->lo), FAMILY_MAC);
+		packet->flow = mix(mix(constants.seed, packet->lo), MB_FAMILY_MAC);
 	packet->flow += !packet->flow;
 	if (mb_unlikely(frame->gso_size))
 		divide(packet, frame, type);

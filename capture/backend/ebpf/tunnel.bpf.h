@@ -10,24 +10,6 @@
 
 #define TUNNELS 2 /* most nested tunnels */
 
-enum {
-	PROTOCOL_IPV4 = 4,
-	PROTOCOL_IPV6 = 41,
-	PROTOCOL_GRE = 47,
-	PROTOCOL_MPLS = 137,
-	PROTOCOL_ETHERNET = 143,
-	PORT_VXLAN = 4789,
-	PORT_VXLAN_LINUX = 8472,
-	PORT_GENEVE = 6081,
-	GRE_CHECKSUM = 0x8000,
-	GRE_ROUTING = 0x4000,
-	GRE_KEY = 0x2000,
-	GRE_SEQUENCE = 0x1000,
-	GRE_VERSION = 7,
-	GRE_ERSPAN = 0x88be,
-	GRE_ERSPAN_III = 0x22eb,
-};
-
 /* The version in the first four bits. */
 inlined __u32 type_of_ip(struct walk *walk)
 {
@@ -35,7 +17,7 @@ inlined __u32 type_of_ip(struct walk *walk)
 
 	if (!header)
 		return 0;
-	return header[0] >> 4 == 4 ? TYPE_IPV4 : header[0] >> 4 == 6 ? TYPE_IPV6 : 0;
+	return header[0] >> 4 == 4 ? MB_NEXT_IPV4 : header[0] >> 4 == 6 ? MB_NEXT_IPV6 : 0;
 }
 
 /* Types II and III; type I has no header. */
@@ -48,7 +30,7 @@ inlined __u32 enter_erspan(struct walk *walk)
 		return 0;
 	if (header[0] >> 4 == 1) {
 		walk->at += 8;
-		return TYPE_BRIDGED;
+		return MB_NEXT_TEB;
 	}
 	if (header[0] >> 4 != 2)
 		return 0;
@@ -57,7 +39,7 @@ inlined __u32 enter_erspan(struct walk *walk)
 		return 0;
 	frame = load16(header + 10) >> 10 & 0x1f;
 	walk->at += header[11] & 1 ? 20 : 12; /* platform subheader */
-	return frame == 0 ? TYPE_BRIDGED : frame == 2 ? type_of_ip(walk) : 0;
+	return frame == 0 ? MB_NEXT_TEB : frame == 2 ? type_of_ip(walk) : 0;
 }
 
 inlined __u32 enter_gre(struct walk *walk)
@@ -69,12 +51,13 @@ inlined __u32 enter_gre(struct walk *walk)
 		return 0;
 	flags = load16(header);
 	type = load16(header + 2);
-	if (flags & (GRE_ROUTING | GRE_VERSION))
+	if (flags & (MB_GRE_ROUTING | MB_GRE_VERSION))
 		return 0;
-	walk->at += 4 + (flags & GRE_CHECKSUM ? 4 : 0) + (flags & GRE_KEY ? 4 : 0) + (flags & GRE_SEQUENCE ? 4 : 0);
-	if (type == GRE_ERSPAN)
-		return flags & GRE_SEQUENCE ? enter_erspan(walk) : TYPE_BRIDGED;
-	return type == GRE_ERSPAN_III ? enter_erspan(walk) : type;
+	walk->at += 4 + (flags & MB_GRE_CHECKSUM ? 4 : 0) + (flags & MB_GRE_KEY ? 4 : 0) +
+		    (flags & MB_GRE_SEQUENCE ? 4 : 0);
+	if (type == MB_GRE_ERSPAN)
+		return flags & MB_GRE_SEQUENCE ? enter_erspan(walk) : MB_NEXT_TEB;
+	return type == MB_GRE_ERSPAN_III ? enter_erspan(walk) : type;
 }
 
 inlined __u32 enter_udp(struct walk *walk, __u32 port)
@@ -83,11 +66,11 @@ inlined __u32 enter_udp(struct walk *walk, __u32 port)
 
 	if (!header)
 		return 0;
-	if (port == PORT_VXLAN || port == PORT_VXLAN_LINUX) {
+	if (port == MB_PORT_VXLAN || port == MB_PORT_VXLAN_LINUX) {
 		walk->at += 16;
-		return header[8] & 0x08 ? TYPE_BRIDGED : 0;
+		return header[8] & 0x08 ? MB_NEXT_TEB : 0;
 	}
-	if (port != PORT_GENEVE || header[8] >> 6)
+	if (port != MB_PORT_GENEVE || header[8] >> 6)
 		return 0;
 	walk->at += 16 + (header[8] & 0x3f) * 4u;
 	return load16(header + 10);
@@ -99,17 +82,17 @@ inlined __u32 enter(struct walk *walk, __u32 ports)
 	const __u32 protocol = walk->protocol;
 
 	walk->protocol = 0;
-	if (protocol == PROTOCOL_IPV4)
-		return TYPE_IPV4;
-	if (protocol == PROTOCOL_IPV6)
-		return TYPE_IPV6;
-	if (protocol == PROTOCOL_MPLS)
-		return TYPE_MPLS;
-	if (protocol == PROTOCOL_ETHERNET)
-		return TYPE_BRIDGED;
-	if (protocol == PROTOCOL_GRE)
+	if (protocol == MB_IPPROTO_IPV4)
+		return MB_NEXT_IPV4;
+	if (protocol == MB_IPPROTO_IPV6)
+		return MB_NEXT_IPV6;
+	if (protocol == MB_IPPROTO_MPLS)
+		return MB_NEXT_MPLS;
+	if (protocol == MB_IPPROTO_ETHERNET)
+		return MB_NEXT_TEB;
+	if (protocol == MB_IPPROTO_GRE)
 		return enter_gre(walk);
-	return protocol == PROTOCOL_UDP ? enter_udp(walk, ports & 0xffff) : 0;
+	return protocol == MB_IPPROTO_UDP ? enter_udp(walk, ports & 0xffff) : 0;
 }
 
 /* Read from the header that TYPE announces down to the innermost IP packet. PACKET holds the bytes of the frame, and
