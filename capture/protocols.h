@@ -98,10 +98,12 @@ enum {
 	MB_GRE_ERSPAN_III = 0x22eb,
 };
 
+#define MB_IPV4_MAPPED (0xffffull << 32) /* prefix of an IPv4-mapped address (RFC 4291) */
+
 /* The kind of an address, as struct mb_address has it. */
 enum mb_family {
 	MB_FAMILY_NONE = 0, /* no sender in the captured bytes */
-	MB_FAMILY_IPV4 = 4, /* lo = 0x0000ffffAABBCCDD (RFC 4291 IPv4-mapped), hi = 0 */
+	MB_FAMILY_IPV4 = 4, /* lo = MB_IPV4_MAPPED | the address, hi = 0 */
 	MB_FAMILY_IPV6 = 6, /* hi, lo: the halves of the address, in host order */
 	MB_FAMILY_MAC = 48, /* hi = 0, lo: the 48 bits */
 };

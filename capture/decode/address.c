@@ -98,7 +98,7 @@ bool mb_address_parse(const char *text, struct mb_address *address)
 	uint64_t mac;
 
 	if (inet_pton(AF_INET, text, bytes) == 1)
-		*address = (struct mb_address){ .lo = 0xffffull << 32 | get_be(bytes, 4), .family = MB_FAMILY_IPV4 };
+		*address = (struct mb_address){ .lo = MB_IPV4_MAPPED | get_be(bytes, 4), .family = MB_FAMILY_IPV4 };
 	else if (inet_pton(AF_INET6, text, bytes) == 1)
 		*address = (struct mb_address){ get_be(bytes, 8), get_be(bytes + 8, 8), MB_FAMILY_IPV6 };
 	else if (parse_mac(text, &mac))

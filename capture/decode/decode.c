@@ -56,7 +56,7 @@ static mb_inline bool usual_ipv4(const uint8_t *ip, uint32_t available, const st
 		return false;
 	addresses = mb_be64(ip + 12);
 	packet->source.hi = 0;
-	packet->source.lo = 0xffffull << 32 | addresses >> 32;
+	packet->source.lo = MB_IPV4_MAPPED | addresses >> 32;
 	packet->source.family = MB_FAMILY_IPV4;
 	packet->flow = mb_flow_ipv4(addresses, tail, &options->seed);
 	return true;
@@ -240,8 +240,7 @@ static bool usual_destination(const struct mb_frame *frame, uint32_t visible, st
 	if (mb_be16(ip - 2) == MB_NEXT_VLAN)
 		ip += 4;
 	if (mb_be16(ip - 2) == MB_NEXT_IPV4 && ip[0] == 0x45)
-		*destination =
-			(struct mb_address){ .lo = 0xffffull << 32 | mb_be32(ip + 16), .family = MB_FAMILY_IPV4 };
+		*destination = (struct mb_address){ .lo = MB_IPV4_MAPPED | mb_be32(ip + 16), .family = MB_FAMILY_IPV4 };
 	else if (mb_be16(ip - 2) == MB_NEXT_IPV6 && ip[0] >> 4 == 6)
 		*destination = (struct mb_address){ mb_be64(ip + 24), mb_be64(ip + 32), MB_FAMILY_IPV6 };
 	else

@@ -45,8 +45,8 @@ static bool read_ipv4(struct mb_walk *walk, struct mb_ip *ip)
 		walk->marks |= MB_MARK_UNPARSED;
 		return false;
 	}
-	ip->source = (struct mb_address){ .lo = 0xffffull << 32 | mb_be32(header + 12), .family = MB_FAMILY_IPV4 };
-	ip->destination = (struct mb_address){ .lo = 0xffffull << 32 | mb_be32(header + 16), .family = MB_FAMILY_IPV4 };
+	ip->source = (struct mb_address){ .lo = MB_IPV4_MAPPED | mb_be32(header + 12), .family = MB_FAMILY_IPV4 };
+	ip->destination = (struct mb_address){ .lo = MB_IPV4_MAPPED | mb_be32(header + 16), .family = MB_FAMILY_IPV4 };
 	ip->protocol = header[9];
 	ip->fragment = mb_be16(header + 6) & 0x3fff; /* more fragments follow, or it is not the first */
 	if (mb_is_ce(header[1]))

@@ -220,7 +220,7 @@ inlined __u32 read_ipv4(struct walk *walk, struct packet *packet)
 	length = load16(header + 2);
 	protocol = header[9];
 	packet->family = MB_FAMILY_IPV4;
-	packet->lo = 0xffffull << 32 | load32(header + 12);
+	packet->lo = MB_IPV4_MAPPED | load32(header + 12);
 	packet->ce = (header[1] & 3) == 3;
 	packet->flow = mix(constants.seed, load64(header + 12));
 	if (!(load16(header + 6) & 0x3fff)) {
