@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "format/pcap_header.h"
 
 struct program {
 	uint32_t linktype;
@@ -55,7 +56,7 @@ void mb_filter_destroy(struct mb_filter *filter)
  * compiles, and handles byte order; pcap_open_dead() leaves both to the caller. */
 static pcap_t *open_handle(uint32_t linktype, bool swapped, char *reason)
 {
-	uint32_t header[6] = { 0xa1b2c3d4, 0, 0, 0, 256 << 10, linktype };
+	uint32_t header[6] = { MB_PCAP_MAGIC, 0, 0, 0, 256 << 10, linktype };
 	uint16_t version[2] = { 2, 4 };
 	FILE *file;
 	pcap_t *handle;

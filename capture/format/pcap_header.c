@@ -18,7 +18,7 @@ struct magic {
 };
 
 static const struct magic magics[] = {
-	{ 0xa1b2c3d4, FILE_HEADER, 1000, MB_PCAP_RECORD_HEADER },
+	{ MB_PCAP_MAGIC, FILE_HEADER, 1000, MB_PCAP_RECORD_HEADER },
 	{ 0xa1b23c4d, FILE_HEADER, 1, MB_PCAP_RECORD_HEADER },
 	{ 0xa1b2cd34, FILE_HEADER, 1000, 24 },       /* Kuznetzov */
 	{ 0x1c0001ac, FILE_HEADER + 4, 1, MB_PCAP_RECORD_HEADER },    /* Ixia hardware */

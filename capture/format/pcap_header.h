@@ -22,6 +22,8 @@
 #include "format/input.h"
 #include "frame_view.h"
 
+#define MB_PCAP_MAGIC 0xa1b2c3d4 /* of the usual variant, which has microseconds */
+
 enum mb_pcap_order {
 	MB_PCAP_CAPLEN_FIRST, /* captured length, then the frame's */
 	MB_PCAP_LEN_FIRST,
