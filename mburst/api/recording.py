@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -167,24 +167,13 @@ def recording_of(
     """Returns the recording that the options of `mburst record` ask for. HOST defaults to this host for an interface.
 
     Raises UsageError."""
-    from ..services.record.recording import RecordSettings, is_live
+    from ..services.record.recording import RecordSettings
 
-    if live.get("hook", "tc") != "tc" and backend != "ebpf":
-        raise UsageError("--hook is for --backend ebpf")
-    if live.get("pin") and backend != "ebpf":
-        raise UsageError("--pin is for --backend ebpf")
-    if live.get("keep_packets") is not None and backend == "ebpf":
-        raise UsageError(
-            "--keep-packets: --backend ebpf counts in the kernel and has no packets",
-            "use --backend afpacket, or record without --keep-packets",
-        )
+    _check_backend_options(backend, live)
     link_bps = None if link is None else rate_bps(link)
     if split_merged and not link_bps:
         raise UsageError("--split-merged needs the link speed", "set it with --link")
-    if max_sources < 1:
-        raise UsageError("--max-sources must be at least 1")
-    if threads is not None and threads < 1:
-        raise UsageError(f"--threads must be at least 1, not {threads}")
+    _check_counts(max_sources, threads)
     recording = RecordSettings(
         targets=targets,
         link_bps=link_bps,
@@ -203,18 +192,55 @@ def recording_of(
         backend=backend,
         live=_live(**live),
     )
+    return _with_defaults(recording, host, threads, sources, sources_above)
+
+
+def _check_backend_options(backend: str, live: Mapping[str, Any]) -> None:
+    """Raise UsageError for options of interfaces that go with other backends only."""
+    if live.get("hook", "tc") != "tc" and backend != "ebpf":
+        raise UsageError("--hook is for --backend ebpf")
+    if live.get("pin") and backend != "ebpf":
+        raise UsageError("--pin is for --backend ebpf")
+    if live.get("keep_packets") is not None and backend == "ebpf":
+        raise UsageError(
+            "--keep-packets: --backend ebpf counts in the kernel and has no packets",
+            "use --backend afpacket, or record without --keep-packets",
+        )
+
+
+def _check_counts(max_sources: int, threads: int | None) -> None:
+    if max_sources < 1:
+        raise UsageError("--max-sources must be at least 1")
+    if threads is not None and threads < 1:
+        raise UsageError(f"--threads must be at least 1, not {threads}")
+
+
+def _with_defaults(
+    recording: RecordSettings, host: str | None, threads: int | None, sources: Sources | None, above: Share | None
+) -> RecordSettings:
+    """Returns RECORDING with the options whose defaults differ between an interface and files. Raises UsageError,
+    also for options of interfaces if it has files."""
+    from ..services.record.recording import is_live
+
     is_interface = is_live(recording)
-    if not is_interface and recording.live.duration_ns is not None:
-        raise UsageError(f"--duration is for interfaces, and {targets[0]} is not one")
-    if not is_interface and recording.live.keep_bytes:
-        raise UsageError(f"--keep-packets is for interfaces, and {targets[0]} is not one")
+    if not is_interface:
+        _refuse_interface_options(recording)
     return replace(
         recording,
         host=host or (socket.gethostname() if is_interface else "unknown"),
         threads=threads or (1 if is_interface else len(os.sched_getaffinity(0))),
-        sources_above_ppb=_sources_above_ppb(sources or ("busy" if is_interface else "all"), sources_above),
+        sources_above_ppb=_sources_above_ppb(sources or ("busy" if is_interface else "all"), above),
         live=recording.live if is_interface else replace(recording.live, reserve_bytes=0),
     )
+
+
+def _refuse_interface_options(recording: RecordSettings) -> None:
+    """Raise UsageError for options of interfaces in a recording of files."""
+    name = recording.targets[0]
+    if recording.live.duration_ns is not None:
+        raise UsageError(f"--duration is for interfaces, and {name} is not one")
+    if recording.live.keep_bytes:
+        raise UsageError(f"--keep-packets is for interfaces, and {name} is not one")
 
 
 def _sources_above_ppb(sources: str, above: Share | None) -> int | None:
