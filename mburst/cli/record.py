@@ -45,6 +45,22 @@ def add_parser(verbs: Any) -> None:
 
 def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DEFAULT_BIN) -> None:
     """Add the options for what is counted and how. DEFAULT_BIN is the default of --bin in the help."""
+    add_bin_options(parser, default_bin)
+    add_naming_options(parser)
+    add_sender_options(parser)
+    add_frame_options(parser)
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="from an interface: rings that share the load, each with its own thread (default: 1); "
+        "from files: with 2 or more, one thread reads and counts while another stores (default: "
+        "the number of cores)",
+    )
+
+
+def add_bin_options(parser: argparse.ArgumentParser, default_bin: str) -> None:
+    """Add the options for the bins, and for the speed of the link that they are compared with."""
     parser.add_argument(
         "--link",
         metavar="RATE",
@@ -60,6 +76,10 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
     parser.add_argument(
         "--source-bin", default="1ms", metavar="WIDTH", help="bin in which senders are counted (default: %(default)s)"
     )
+
+
+def add_naming_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for what the rows are of: host, rack, interface and direction."""
     parser.add_argument("--host", help="name of the host that received the packets (default: unknown; live: this one)")
     parser.add_argument("--rack", default="unknown", help="name of the rack of the host")
     parser.add_argument(
@@ -80,6 +100,10 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
         metavar="ADDRESS|MAC",
         help="an address of this host, which separates in from out; may be repeated",
     )
+
+
+def add_sender_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for which senders are kept."""
     parser.add_argument(
         "--max-sources",
         type=int,
@@ -98,6 +122,10 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
         metavar="SHARE",
         help="share of line rate from which on a bin is busy, such as 10%% (default: 10%%)",
     )
+
+
+def add_frame_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for how frames are read: their order, tunnels, and merged frames."""
     parser.add_argument(
         "--reorder-window",
         default="2ms",
@@ -117,14 +145,6 @@ def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DE
         "--split-merged",
         action="store_true",
         help="spread merged frames over their transmission time at line rate; needs --link",
-    )
-    parser.add_argument(
-        "--threads",
-        type=int,
-        metavar="N",
-        help="from an interface: rings that share the load, each with its own thread (default: 1); "
-        "from files: with 2 or more, one thread reads and counts while another stores (default: "
-        "the number of cores)",
     )
 
 
