@@ -6,9 +6,8 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..names import say_progress
 from ..units import format_bytes, format_count, format_duration
@@ -50,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         FOUND.files |= listed  # printed below: no warning is needed
         compare_sums(arguments.store, found)
     if arguments.json:
-        print(json.dumps(facts(arguments.store, found), ensure_ascii=False, indent=1))
+        print(json.dumps(found.to_dict(), ensure_ascii=False, indent=1))
     else:
         lines = [*listed.values(), *found.mismatches, *found.remarks, summary(found)]
         print("\n".join(map(str, lines)))
@@ -70,22 +69,6 @@ def clear_progress() -> None:
 
 def _show(found: Findings, total: int) -> None:
     say_progress(f"{format_count(found.files, 'file')}, {format_bytes(found.bytes)} of {format_bytes(total)}")
-
-
-def facts(store: Path, found: Findings) -> dict[str, Any]:
-    """Returns the findings for JSON."""
-    return {
-        "store": str(store),
-        "sound": found.is_sound,
-        "damaged_files": [file.facts() for file in found.damaged],
-        "missing": [file.facts() for file in found.missing],
-        "mismatches": found.mismatches,
-        "remarks": [asdict(remark) for remark in found.remarks],
-        "files": found.files,
-        "bytes": found.bytes,
-        "seconds": round(found.seconds, 3),
-        "recordings_compared": found.recordings_compared,
-    }
 
 
 def summary(found: Findings) -> str:

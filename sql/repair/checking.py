@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ...errors import MburstError
 from .. import aside, disk, replacing, verified
@@ -53,6 +54,7 @@ class Findings:
     """What was found in a store. `mismatches` are sentences about sums that do not agree. `missing` is what was set
     aside before."""
 
+    store: Path
     damaged: list[DamagedFile] = field(default_factory=list)
     missing: list[DamagedFile] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
@@ -67,6 +69,21 @@ class Findings:
         """Whether every existing file holds what was written, and all compared sums agree."""
         return not self.damaged and not self.mismatches
 
+    def to_dict(self) -> dict[str, Any]:
+        """The object that `mburst check --json` prints."""
+        return {
+            "store": str(self.store),
+            "sound": self.is_sound,
+            "damaged_files": [file.facts() for file in self.damaged],
+            "missing": [file.facts() for file in self.missing],
+            "mismatches": self.mismatches,
+            "remarks": [asdict(remark) for remark in self.remarks],
+            "files": self.files,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 3),
+            "recordings_compared": self.recordings_compared,
+        }
+
 
 @dataclass(frozen=True)
 class _Task:
@@ -80,7 +97,7 @@ def check(store: Path, progress: Callable[[Findings, int], None] | None = None) 
     """Read all of the store at STORE. PROGRESS is called after each file with the findings so far and the total number
     of bytes. Raises MburstError if there is no store of this format, or folders cannot be listed."""
     started = time.monotonic()
-    found = Findings()
+    found = Findings(store)
     with failing_as_one_line(store, "read"):
         _check_marker(store, found)
         tasks = list(_tasks(store, found))
