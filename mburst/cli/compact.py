@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         return keep(store, rules, parse_duration(arguments.every) / NS_PER_S)
     done = once(store, rules, arguments.dry_run)
     if arguments.json:
-        write_json_value(facts(store, done))
+        write_json_value(done.to_dict())
     else:
         describe(done, rules, arguments.dry_run)
     return 1 if done.troubles else 0
@@ -185,27 +185,3 @@ def _warn_of_size(done: Compacted, rules: KeepRules) -> None:
             f"the store takes {format_bytes(done.bytes)}, more than the {format_bytes(rules.size)} that it may: "
             "what is left is of today, or cannot be replaced yet"
         )
-
-
-def facts(store: StoreFolder, done: Compacted) -> dict[str, Any]:
-    """Returns the results for JSON."""
-    from ..sql.format.filenames import date_of
-
-    days = [
-        {
-            "date": date_of(day.name.day),
-            "hour": day.name.hour if day.name.is_hour else None,
-            "rack": day.name.rack,
-            "kept": day.detail.name.lower(),
-            **{name: getattr(day, name) for name in ("files", "bytes", "after_files", "after_bytes", "for_size")},
-        }
-        for day in done.days
-    ]
-    return {
-        "store": str(store.path),
-        "busy": done.is_busy,
-        "days": days,
-        "bytes": done.bytes,
-        "waiting_files": done.waiting,
-        "troubles": done.troubles,
-    }

@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import replacing
 from ..damage import readable
 from ..disk import failing_as_one_line
-from ..format.filenames import COMPACTED, Segment
+from ..format.filenames import COMPACTED, Segment, date_of
 from ..segments import FileSelection, SealedFile, snapshot
 from ..store import StoreFolder, files_of
 from . import clock, rewriting, thinning
@@ -45,17 +45,43 @@ class DayCompacted:
     after_bytes: int | None = None
     for_size: bool = False
 
+    def facts(self) -> dict[str, Any]:
+        """Returns the facts for JSON."""
+        return {
+            "date": date_of(self.name.day),
+            "hour": self.name.hour if self.name.is_hour else None,
+            "rack": self.name.rack,
+            "kept": self.detail.name.lower(),
+            "files": self.files,
+            "bytes": self.bytes,
+            "after_files": self.after_files,
+            "after_bytes": self.after_bytes,
+            "for_size": self.for_size,
+        }
+
 
 @dataclass
 class Compacted:
     """The result of one call. `waiting` is the number of replaced files that a reader holds; `troubles` are lines about
     what was left as it is, and why; `is_busy` means that another call was running, so that nothing was done."""
 
+    store: Path
     days: list[DayCompacted] = field(default_factory=list)
     waiting: int = 0
     troubles: list[str] = field(default_factory=list)
     bytes: int = 0
     is_busy: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that `mburst compact --json` prints."""
+        return {
+            "store": str(self.store),
+            "busy": self.is_busy,
+            "days": [day.facts() for day in self.days],
+            "bytes": self.bytes,
+            "waiting_files": self.waiting,
+            "troubles": self.troubles,
+        }
 
 
 Report = Callable[[DayCompacted], None]
@@ -78,7 +104,7 @@ def compact(
         return run.done
     with replacing.exclusively(store.path) as is_free:
         if not is_free:
-            return Compacted(is_busy=True)
+            return Compacted(store.path, is_busy=True)
         replacing.finish(store.path)
         run.all()
         run.done.waiting = replacing.finish(store.path, WAIT_S)
@@ -89,7 +115,7 @@ class _Run:
     """One call of `compact`."""
 
     def __init__(self, store: StoreFolder, rules: KeepRules, dry_run: bool, now_ns: int | None, report: Report) -> None:
-        self.done = Compacted()
+        self.done = Compacted(store.path)
         self._store = store
         self._rules = rules
         self._dry_run = dry_run

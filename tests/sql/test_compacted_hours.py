@@ -13,7 +13,7 @@ import pytest
 from compactionlib import DAY, MS, S, bursts, compacted, counted, hours_merged, incast, quiet, recorded, together
 from storelib import rows
 
-from mburst.cli.compact import facts, line
+from mburst.cli.compact import line
 from mburst.sql import StoreFolder, follow
 from mburst.sql.compaction import files
 from mburst.sql.compaction.compact import compact
@@ -197,7 +197,7 @@ def test_the_command_names_hours(store: StoreFolder) -> None:
         "2024-10-04 09:00 rack r1: 18",
         "2024-10-04 10:00 rack r1: 18",
     ]
-    assert [(day["date"], day["hour"], day["kept"]) for day in facts(store, done)["days"]] == [
+    assert [(day["date"], day["hour"], day["kept"]) for day in done.to_dict()["days"]] == [
         ("2024-10-04", 9, "all"),
         ("2024-10-04", 10, "all"),
     ]
