@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     open_results(results, definition)
     found = detect_day(target, results, iter(plans), engine, _Progress(len(plans)) if not arguments.json else _silent)
     if arguments.json:
-        write_json_value(facts(date, found))
+        write_json_value(found.to_dict(date))
     else:
         _print(date, found)
     return 1 if damaged or any(outcome.error for outcome in found.outcomes) else 0
@@ -174,14 +174,3 @@ def _row(outcome: PartitionOutcome) -> tuple[Any, ...]:
     cpu, size = f"{outcome.cpu_s:.1f}", f"{outcome.size / 1e6:.1f}"
     of_ports = f"{outcome.port_bursts:,}" if outcome.switch_ports else "–"
     return (outcome.rack, outcome.host or "all", f"{outcome.bursts:,}", of_ports, outcome.files, size, cpu, result)
-
-
-def facts(date: str, found: DayDetected) -> dict[str, Any]:
-    """Returns the results for JSON."""
-    return {
-        "date": date,
-        "detected": [outcome._asdict() for outcome in found.outcomes],
-        "done_before": [name._asdict() for name in found.done],
-        "incomplete": [name._asdict() for name in found.incomplete],
-        "failed": sum(bool(outcome.error) for outcome in found.outcomes),
-    }

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the newest receipts, and list the hosts."""
     from ..fleet.inventory import read_inventory
     from ..fleet.receipts import DamagedReceipt
-    from ..fleet.status import status
+    from ..fleet.status import facts, status
     from ..fleet.target import open_target
 
     damaged: list[DamagedReceipt] = []
@@ -83,13 +83,3 @@ def _removed(host: HostStatus, removed_ns: int) -> str:
     lacking_ns = removed_ns - host.until_ns
     lacks = f", {format_duration(lacking_ns)} before it not shipped" if 0 < lacking_ns < removed_ns else ""
     return f"removed at {format_time(removed_ns)[:19]}{lacks}"
-
-
-def facts(target: str, hosts: list[HostStatus], damaged: list[Any]) -> dict[str, Any]:
-    """Returns the status for JSON."""
-    return {
-        "target": target,
-        "hosts": [host._asdict() for host in hosts],
-        "silent": sum(bool(host.silent) for host in hosts),
-        "damaged_receipts": [str(error) for error in damaged],
-    }

@@ -10,7 +10,7 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         return keep(store, target, settings)
     shipped = once(store, target, settings)
     if arguments.json:
-        write_json_value(facts(store, target, settings, shipped))
+        write_json_value(shipped.to_dict(store, target, settings))
     else:
         describe(shipped)
     return 1 if shipped.troubles else 0
@@ -218,16 +218,3 @@ def _show(shipped: Shipped) -> None:
 def _clear() -> None:
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-
-def facts(store: StoreFolder, target: FleetTarget, settings: ShipSettings, shipped: Shipped) -> dict[str, Any]:
-    """Returns the results for JSON."""
-    hosts = [{**host.name._asdict(), **{k: v for k, v in vars(host).items() if k != "name"}} for host in shipped.hosts]
-    return {
-        "store": str(store.path),
-        "target": target.name,
-        "level": settings.level,
-        "tables": settings.tables,
-        "hosts": hosts,
-        "troubles": [str(trouble) for trouble in shipped.troubles],
-    }

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import interrupting
 from ..errors import MburstError
@@ -33,6 +33,16 @@ class DayDetected(NamedTuple):
     outcomes: list[PartitionOutcome]
     done: list[PartitionName]
     incomplete: list[PartitionName]
+
+    def to_dict(self, date: str) -> dict[str, Any]:
+        """The object that `mburst fleet detect --json` prints about the day DATE."""
+        return {
+            "date": date,
+            "detected": [outcome._asdict() for outcome in self.outcomes],
+            "done_before": [name._asdict() for name in self.done],
+            "incomplete": [name._asdict() for name in self.incomplete],
+            "failed": sum(bool(outcome.error) for outcome in self.outcomes),
+        }
 
 
 def detect_day(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import xxhash
 
@@ -64,6 +65,10 @@ class HostShipped:
     missing: list[str] = field(default_factory=list)
     receipts: list[str] = field(default_factory=list)
 
+    def facts(self) -> dict[str, Any]:
+        """Returns the facts for JSON."""
+        return {**self.name._asdict(), **{name: value for name, value in vars(self).items() if name != "name"}}
+
 
 @dataclass
 class Shipped:
@@ -71,6 +76,17 @@ class Shipped:
 
     hosts: list[HostShipped] = field(default_factory=list)
     troubles: list[MburstError] = field(default_factory=list)
+
+    def to_dict(self, store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> dict[str, Any]:
+        """The object that `mburst ship --json` prints about a call with these arguments."""
+        return {
+            "store": str(store.path),
+            "target": target.name,
+            "level": settings.level,
+            "tables": settings.tables,
+            "hosts": [host.facts() for host in self.hosts],
+            "troubles": [str(trouble) for trouble in self.troubles],
+        }
 
 
 class NotShipped(MburstError):

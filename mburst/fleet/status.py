@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..units import format_duration
 from . import DETECTED
@@ -108,3 +108,14 @@ def _status(receipt: Receipt, count: int, now_ns: int) -> HostStatus:
         receipt.missing,
         silent,
     )
+
+
+def facts(target: str, hosts: Sequence[HostStatus], damaged: Sequence[DamagedReceipt]) -> dict[str, Any]:
+    """The object that `mburst fleet status --json` prints: what `status` returned for TARGET, and the damaged
+    receipts."""
+    return {
+        "target": target,
+        "hosts": [host._asdict() for host in hosts],
+        "silent": sum(bool(host.silent) for host in hosts),
+        "damaged_receipts": [str(error) for error in damaged],
+    }
