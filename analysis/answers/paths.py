@@ -78,6 +78,16 @@ class Distribution:
     levels: tuple[float | None, ...]  # of LEVELS
     largest: float | None
 
+    @property
+    def named_levels(self) -> dict[str, float | None]:
+        """The percentiles for JSON: p50_ns to p9999_ns."""
+        names = (f"p{100 * level:g}_ns".replace(".", "") for level in LEVELS)
+        return dict(zip(names, self.levels, strict=True))
+
+    def facts(self) -> dict[str, int | float | None]:
+        """Returns the facts for JSON."""
+        return {"n": self.n, "min_ns": self.least, **self.named_levels, "max_ns": self.largest}
+
 
 @dataclass(frozen=True)
 class PathProbes:

@@ -225,8 +225,7 @@ def facts(paths: Sequence[PathProbes]) -> list[dict[str, Any]]:
 
 
 def _distribution(of: Distribution) -> dict[str, Any]:
-    levels = {f"p{100 * level:g}_ns".replace(".", ""): value for level, value in zip(LEVELS, of.levels, strict=True)}
-    return {"n": of.n, "min_ns": of.least, "max_ns": of.largest, **levels}
+    return {"n": of.n, "min_ns": of.least, "max_ns": of.largest, **of.named_levels}
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import privileges
-from ..columns import aligned, widths_of
 from ..errors import MburstError, UsageError
-from ..names import print_lines, say, say_progress
-from ..units import format_count, format_duration, format_share, parse_duration, whole
+from ..names import print_lines, say
+from ..units import parse_duration, whole
 from . import output, record
+from .probe_words import ProbeLine, described
 
 if TYPE_CHECKING:
-    from ..analysis.answers.paths import Distribution, PathProbes
-    from ..services.prober import PathCounts
     from ..sql import StoreFolder
-    from ..telemetry.probe.exchanges import ProbeCounts
     from ..telemetry.probe.prober import ProbePlan
     from ..telemetry.probe.targets import ProbeTarget
 
@@ -106,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"{plan.rate * len(targets):,.0f} probes a second exceed what one process sends in time: what is late "
             "counts as time in this host"
         )
-    from ..analysis.answers.paths import ProbeSelection, read_met, together
+    from ..api.probing import result_of
     from ..services.prober import probe
 
     with privileges.raised():
@@ -115,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
         # The temporary folder must be removable in the end.
         privileges.confine([], [arguments.store or tempfile.gettempdir()], made_in=store.made_in)
         line = ProbeLine() if sys.stderr.isatty() else None
-        batch, counts, left_out, interrupted = probe(
+        done = probe(
             store,
             targets,
             plan,
@@ -125,19 +122,17 @@ def run(arguments: argparse.Namespace) -> int:
         )
         if line:
             line.clear()
-        with store.connect() as con:
-            found = read_met(con, ProbeSelection(batch=batch))
-        found += together(found)
+        found = result_of(store, done)
     if arguments.json:
-        output.write_json_value(facts(found, counts))
+        output.write_json_value(found.to_dict())
     else:
-        print_lines(*"\n\n".join(described(found, counts)).split("\n"))
+        print_lines(*"\n\n".join(described(found)).split("\n"))
         if arguments.store:
             print_lines("", f"kept in {arguments.store}")
-    silent = sorted({names["dst"] for names, count in counts if not count.answered and not interrupted})
+    silent = sorted({names["dst"] for names, count in done.counts if not count.answered and not done.interrupted})
     for name in silent:
         say(f"{name}: no answer")
-    return 130 if interrupted else 1 if silent or unresolved or left_out else 0
+    return 130 if done.interrupted else 1 if silent or unresolved or done.left_out else 0
 
 
 @contextmanager
@@ -260,142 +255,3 @@ def parse_dscp(text: str) -> int:
     if value is None:
         raise UsageError(f"--dscp {text}: not 0 to 63 and not a name such as ef, cs1 or af41")
     return value
-
-
-# --- output -----------------------------------------------------------------------------------------------------------
-
-
-def counts_of(met: PathProbes, counts: PathCounts) -> ProbeCounts:
-    """Returns the counts of the probes of a path, or of all paths to a target."""
-    from ..telemetry.probe.exchanges import total
-
-    return total(
-        [count for names, count in counts if names["dst"] == met.dst and (met.paths > 1 or names["src"] == met.src)]
-    )
-
-
-def facts(found: list[PathProbes], counts: PathCounts) -> list[dict[str, Any]]:
-    """Returns an object for each path, and then one for each target with several paths, for JSON. Times are in ns."""
-    rows = []
-    for met in found:
-        count, clocks = counts_of(met, counts), met.clocks
-        rows.append(
-            {
-                "src": met.src,
-                "dst": met.dst,
-                "protocol": met.protocol,
-                "paths": met.paths,
-                "stamps": met.stamps,
-                "start_ns": met.start_ns,
-                "end_ns": met.end_ns,
-                "n": met.sent - met.lost,
-                **{
-                    name: getattr(count, name)
-                    for name in (
-                        "sent",
-                        "lost",
-                        "lost_back",
-                        "late",
-                        "overflowed",
-                        "duplicates",
-                        "reordered",
-                        "stray",
-                        "restarts",
-                    )
-                },
-                "clocks": clocks
-                and {
-                    "kept": clocks.kept,
-                    "offset_ns": clocks.offset_ns,
-                    "drift_ppm": clocks.drift_ppm,
-                    "uncertainty_ns": clocks.uncertainty_ns,
-                    "steps": clocks.steps,
-                },
-                **{name: quantiles_of(measured) for name, measured in met.measured.items()},
-            }
-        )
-    return rows
-
-
-def quantiles_of(measured: Distribution) -> dict[str, Any]:
-    """Returns a distribution for JSON."""
-    from ..analysis.answers.paths import LEVELS
-
-    levels = {
-        f"p{100 * level:g}_ns".replace(".", ""): value for level, value in zip(LEVELS, measured.levels, strict=True)
-    }
-    return {"n": measured.n, "min_ns": measured.least, **levels, "max_ns": measured.largest}
-
-
-def described(found: list[PathProbes], counts: PathCounts) -> list[str]:
-    """Returns a heading, a table and notes for each path, as text."""
-    from ..dashboards.report.path_words import clock_note, sample_note
-
-    return [
-        "\n".join(
-            filter(None, [heading(met, counts_of(met, counts)), table(met), clock_note(met.clocks), sample_note(met)])
-        )
-        for met in found
-    ]
-
-
-def heading(met: PathProbes, count: ProbeCounts) -> str:
-    """Returns the ends of a path, and the counts of its probes."""
-    from ..dashboards.report.path_words import name_of, stamped_by
-
-    back = f", {count.lost_back:,} of them on the way back" if count.lost and count.lost_back is not None else ""
-    parts = [
-        f"{format_count(met.sent, 'probe')} in {format_duration(met.end_ns - met.start_ns)}",
-        f"{met.lost:,} lost" + (f" ({format_share(met.lost / met.sent)}{back})" if met.lost else ""),
-    ]
-    parts += [
-        f"{value:,} {one if value == 1 else many}"
-        for value, one, many in (
-            (count.overflowed, "answer dropped: socket buffer full", "answers dropped: socket buffer full"),
-            (count.late, *["answered after the timeout"] * 2),
-            (count.duplicates, *["duplicate answers"] * 2),
-            (count.reordered, *["out of order"] * 2),
-            (count.stray, "invalid answer", "invalid answers"),
-            (count.restarts, "restart of the other end", "restarts of the other end"),
-        )
-        if value
-    ]
-    stamps = stamped_by(met)
-    return f"{name_of(met)}: {', '.join(parts)}" + (f"; stamps by {stamps}" if stamps else "")
-
-
-def table(met: PathProbes) -> str:
-    """Returns the measured distributions as a table."""
-    from ..dashboards.report import path_words
-
-    rows = [["", "n", *path_words.HEADS], *path_words.table(met)]
-    widths, right = widths_of(rows), [False, *(True for _ in rows[0][1:])]
-    return "\n".join(aligned(row, widths, right) for row in rows) if len(rows) > 1 else "no answer"
-
-
-class ProbeLine:
-    """A progress line on standard error, updated with each batch of probes that is stored."""
-
-    def __init__(self) -> None:
-        self.sent = self.lost = 0
-
-    def show(self, rows: Any) -> None:
-        """Take rows of the table probes that were just stored."""
-        import numpy as np
-
-        from ..analysis.model.distributions import quantile
-
-        lost = rows.column("lost").to_numpy()
-        self.sent += len(lost)
-        self.lost += int(lost.sum())
-        took = rows.column("app_recv_ns").to_numpy() - rows.column("app_send_ns").to_numpy()
-        took = took[~np.isnan(took)]  # NaN for probes without an answer, and for those in flight when the clock was set
-        text = f"{format_count(self.sent, 'probe')}, {self.lost:,} lost"
-        if len(took):
-            known = [(name, quantile(np.sort(took), share)) for name, share in (("p50", 0.5), ("p99", 0.99))]
-            levels = ", ".join(f"{name} {format_duration(value)}" for name, value in known if value is not None)
-            text += f", the last ones {levels} (application)"
-        say_progress(text)
-
-    def clear(self) -> None:
-        print("\r\033[K", end="", file=sys.stderr, flush=True)

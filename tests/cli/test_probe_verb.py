@@ -23,6 +23,7 @@ from waiting import wait_for
 
 from mburst.__main__ import main
 from mburst.cli import probe as verb
+from mburst.cli.probe_words import ProbeLine
 from mburst.errors import UsageError
 from mburst.services.prober import interface_of
 from mburst.sql import StoreFolder
@@ -57,7 +58,7 @@ def reflector() -> Iterator[Reflecting]:
 
 def test_the_line_leaves_out_probes_with_unknown_latency(capsys):
     """Probes that were in flight when the clock was set."""
-    line = verb.ProbeLine()
+    line = ProbeLine()
     known = [{"app_send_ns": 1000, "app_recv_ns": 4000}, {"app_send_ns": 1000, "app_recv_ns": None, "lost": True}]
     unknown = {"app_send_ns": 1000, "app_recv_ns": None}
     line.show(rows("probes", *known, unknown))
