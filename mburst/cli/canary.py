@@ -314,9 +314,9 @@ def curves_of(
 def print_curves(store: StoreFolder, found: list[DetectionCurve], arguments: argparse.Namespace) -> None:
     """Print detection curves."""
     if arguments.json:
-        from ..dashboards.common.sensitivity_words import facts
+        from ..api.sensing import Sensitivity
 
-        output.write_json_value([facts(curve) for curve in found])
+        output.write_json_value(Sensitivity(found).to_dict())
         return
     for curve in found:
         print_curve(curve)

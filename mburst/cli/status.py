@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = whole.of_store(path) if path.is_dir() else whole.of_config(path)
     unwell = found.unwell()
     if arguments.json:
-        write_json_value(found.facts())
+        write_json_value(found.to_dict())
     else:
         _print(found, unwell)
     return 1 if unwell else 0

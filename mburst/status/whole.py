@@ -33,8 +33,8 @@ class Status:
         looked: list[Any] = [*([self.parts] if self.parts else []), *self.stores, *self.reports, *self.ships]
         return [*self.errors, *(sentence for one in looked for sentence in one.unwell())]
 
-    def facts(self) -> dict[str, Any]:
-        """Returns the facts for JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """The object that `mburst status --json` prints."""
         unwell = self.unwell()
         return {
             "well": not unwell,
