@@ -6,14 +6,14 @@ Everything large is aggregated in the database. `Limits` bounds the result, what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...quality import Quality
-from ...sql.damage import damaged_files
+from ...sql.damage import DamagedFile, damaged_files
 from ..canary import sensitivity
 from ..model import context, coverage, distributions, envelope, flow_control
 from ..model.endings import ending, gaps_behind
@@ -58,6 +58,33 @@ class Limits:
         return Limits(**shared, paths=self.paths, queues=self.queues, sources=self.sources)
 
 
+@dataclass(frozen=True)
+class _LanePart:
+    """A lane with its recordings of the period, or with all of them if `is_elsewhere`. The flags are those of
+    LaneReport."""
+
+    lane: ReportLane
+    is_part: bool = False
+    is_elsewhere: bool = False
+
+
+@dataclass(frozen=True)
+class _ReadOfAll:
+    """What is read once, for all lanes of a report. `limits` are those of one lane."""
+
+    con: duckdb.DuckDBPyConnection
+    period: Interval
+    limits: Limits
+    by_epoch: Mapping[tuple[str, int], Sequence[Interval]]
+    by_recording: Mapping[str, Sequence[Interval]]
+    totals: Mapping[str, Mapping[str, Any]]  # by recording_id
+    qualities: Sequence[Mapping[str, Any]]
+    curves: list[sensitivity.DetectionCurve]
+    damaged: Sequence[DamagedFile]
+    behind: Mapping[str, Mapping[str, Any]]  # gaps, by recording_id
+    flow_control: Mapping[str, Mapping[str, Any]]  # by recording_id
+
+
 def gather(
     con: duckdb.DuckDBPyConnection,
     chosen: Sequence[ReportLane],
@@ -69,121 +96,137 @@ def gather(
     """Returns the report of each lane in [since_ns, until_ns), from the bursts that `detect` found in that time. Its
     lane has the recordings of that time, or all if there are none."""
     period = (since_ns if since_ns is not None else 0, until_ns if until_ns is not None else 2**63 - 1)
-    runs = [run["recording_id"] for lane in chosen for run in lane.runs]
-    parameters = {"ids": runs, "since": period[0], "until": period[1]}
-    facts = {row["recording_id"]: row for row in read_bins.totals(con, parameters)}
+    parameters = {"ids": [id for lane in chosen for id in _runs(lane)], "since": period[0], "until": period[1]}
+    totals = {row["recording_id"]: row for row in read_bins.totals(con, parameters)}
     qualities = read_bins.qualities(con, parameters)
-    busy = sum(any(run["recording_id"] in facts for run in lane.runs) for lane in chosen)
-    share = (limits or Limits()).share(busy)
+    busy = sum(any(id in totals for id in _runs(lane)) for lane in chosen)
     recorded = coverage.by_epoch(con, since_ns, until_ns)
-    parts = [False] * len(chosen)
-    within = chosen
-    if (since_ns, until_ns) != (None, None):
-        spans: dict[str, dict[int, Sequence[Interval]]] = {}
-        for (recording, epoch), times in recorded.items():
-            spans.setdefault(recording, {})[epoch] = times
-        found = {*spans, *(burst["recording_id"] for burst in bursts)}
-        within = [within_period(lane, found, period) for lane in chosen]
-        parts = [any(is_beyond(run, spans, period) for run in lane.runs) for lane in within]
-        chosen = [of if of.runs else lane for lane, of in zip(chosen, within, strict=True)]
-    owned = assign_bursts(bursts, chosen)
-    known = sensitivity.curves(con)
-    damaged, behind = damaged_files(con), gaps_behind(con)
-    links = {run["recording_id"]: lane.link_bps for lane in chosen for run in lane.runs}
-    asked = flow_control.of_recordings(con, links, *period)
-    return [
-        replace(
-            _lane_report(con, lane, period, recorded, facts, qualities, own, share),
-            damaged=[file for file in damaged if file.host in ("", lane.host) and file.rack in ("", lane.rack)],
-            endings=[sentence for run in lane.runs if (sentence := ending(run, behind.get(run["recording_id"])))],
-            flow_control=flow_control.summed(
-                asked[run["recording_id"]] for run in lane.runs if run["recording_id"] in asked
-            ),
-            curves=known,
-            is_part=is_part,
-            is_elsewhere=not of.runs,
-        )
-        for lane, of, own, is_part in zip(chosen, within, owned, parts, strict=True)
-    ]
+    is_limited = (since_ns, until_ns) != (None, None)
+    parts = _in_period(chosen, bursts, recorded, period) if is_limited else [_LanePart(lane) for lane in chosen]
+    links = {id: part.lane.link_bps for part in parts for id in _runs(part.lane)}
+    found = _ReadOfAll(
+        con=con,
+        period=period,
+        limits=(limits or Limits()).share(busy),
+        by_epoch=recorded,
+        by_recording=coverage.by_recording(recorded),
+        totals=totals,
+        qualities=qualities,
+        curves=sensitivity.curves(con),
+        damaged=damaged_files(con),
+        behind=gaps_behind(con),
+        flow_control=flow_control.of_recordings(con, links, *period),
+    )
+    owned = assign_bursts(bursts, [part.lane for part in parts])
+    return [_lane_report(found, part, own) for part, own in zip(parts, owned, strict=True)]
+
+
+def _in_period(
+    chosen: Sequence[ReportLane],
+    bursts: Sequence[Mapping[str, Any]],
+    recorded: Mapping[tuple[str, int], Sequence[Interval]],
+    period: Interval,
+) -> list[_LanePart]:
+    """Returns the lanes with their recordings of the period. BURSTS and RECORDED are those of the period, too."""
+    spans: dict[str, dict[int, Sequence[Interval]]] = {}
+    for (recording, epoch), times in recorded.items():
+        spans.setdefault(recording, {})[epoch] = times
+    found = {*spans, *(burst["recording_id"] for burst in bursts)}
+    parts = []
+    for lane in chosen:
+        within = within_period(lane, found, period)
+        is_part = any(is_beyond(run, spans, period) for run in within.runs)
+        parts.append(_LanePart(within if within.runs else lane, is_part, is_elsewhere=not within.runs))
+    return parts
+
+
+def _runs(lane: ReportLane) -> list[str]:
+    return [run["recording_id"] for run in lane.runs]
 
 
 def _spans(bursts: Sequence[Mapping[str, Any]]) -> list[Interval]:
     return [(int(burst["start_ns"]), int(burst["end_ns"])) for burst in bursts]
 
 
-def _lane_report(
-    con: duckdb.DuckDBPyConnection,
-    lane: ReportLane,
-    period: Interval,
-    by_epoch: Mapping[tuple[str, int], Sequence[Interval]],
-    facts: Mapping[str, Mapping[str, Any]],
-    qualities: Sequence[Mapping[str, Any]],
-    bursts: list[dict[str, Any]],
-    limits: Limits,
-) -> LaneReport:
-    seen = [facts[run["recording_id"]] for run in lane.runs if run["recording_id"] in facts]
-    runs = [run["recording_id"] for run in lane.runs]
-    recorded = coverage.by_recording(by_epoch)
-    covered = coverage.covered(recorded, runs)
+def _lane_report(found: _ReadOfAll, part: _LanePart, bursts: list[dict[str, Any]]) -> LaneReport:
+    lane, limits, runs = part.lane, found.limits, _runs(part.lane)
+    covered = coverage.covered(found.by_recording, runs)
     start, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
-    repeated_ns = sum(coverage.length(recorded.get(run, ())) for run in runs) - coverage.length(covered)
+    repeated_ns = sum(coverage.length(found.by_recording.get(run, ())) for run in runs) - coverage.length(covered)
     where = Slice(runs, lane.bin_ns, start, end, repeated_ns > 0)
-    own_qualities = _qualities(lane, qualities)
-    bits = {quality.bit for quality in own_qualities}
-    base = envelope.finest(con, where, sum(row["bins"] for row in seen), limits.whole_bins)
-    seconds = envelope.read_seconds(con, where, base)
-    detail, cells = None, []
-    if base.width_ns > lane.bin_ns:
-        base = base.at_most(limits.cells)
-        wanted = [(max(start, a - (b - a)), b + (b - a)) for a, b in _spans(worst_first(bursts))]
-        detail, picked = envelope.read_detail(con, where, base, wanted, limits.detail_bins)
-        cells = picked.tolist()
-    latency, paths = context.read_latency(con, lane.host, start, end, limits.paths, limits.probes)
-    queues, queue_count = context.read_queues(con, start, end, limits.queues, limits.windows)
-    asked = _whole_bins(period, lane.bin_ns) if covered else (0, 0)
-    sources, source_count, others, source_bytes = _sources(con, runs, asked, end, limits.sources)
+    totals = [found.totals[run] for run in runs if run in found.totals]
+    latency, paths = context.read_latency(found.con, lane.host, start, end, limits.paths, limits.probes)
+    queues, queue_count = context.read_queues(found.con, start, end, limits.queues, limits.windows)
     return LaneReport(
         lane=lane,
         start_ns=start,
         end_ns=end,
         coverage=covered,
         repeated_ns=repeated_ns,
-        packets=None if lane.is_port else sum(row["packets"] for row in seen),
-        bytes=sum(row["bytes"] for row in seen),
-        wire_bytes=sum(row["wire_bytes"] for row in seen),
-        bins=sum(row["bins"] for row in seen),
-        busiest_bin=max(
-            (Peak(row["busiest_ts"], row["busiest"]) for row in seen),
-            key=lambda peak: (peak.wire_bytes, -peak.ts_ns),
-            default=None,
-        ),
-        busiest_second=_busiest(seconds),
-        busiest_window=_busiest_window(con, where),
-        largest_frame=max((row["largest_frame"] for row in seen if row["largest_frame"]), default=None),
-        qualities=own_qualities,
-        losing=marked(con, where, Quality.DROPS, limits.intervals) if Quality.DROPS in bits else [],
-        stepped=marked(con, where, Quality.STEPPED, limits.intervals) if Quality.STEPPED in bits else [],
-        base=base,
-        detail=detail,
-        detail_cells=cells,
-        seconds=seconds.at_most(limits.seconds),
-        bursts=bursts,
-        burst_ns=coverage.length(envelope.merge_intervals([*chain(*coverage.in_bursts(bursts, by_epoch).values())])),
-        burst_marks=envelope.merge_intervals(_spans(bursts), limits.intervals),
-        distributions={
-            "duration": [burst["duration_ns"] for burst in bursts],
-            "gap": distributions.gaps(bursts, by_epoch),
-            "peak": [burst["peak_utilization"] for burst in bursts],
-        },
-        sources=sources,
-        source_count=source_count,
-        others=others,
-        source_bytes=source_bytes,
+        **_traffic(lane, totals),
+        **_quality(found, where),
+        **_utilization(found, where, sum(row["bins"] for row in totals), bursts),
+        **_burst_times(found, bursts),
+        **_senders(found, where, _whole_bins(found.period, lane.bin_ns) if covered else (0, 0)),
         latency=latency,
         paths=paths,
         queues=queues,
         queue_count=queue_count,
+        damaged=[file for file in found.damaged if file.host in ("", lane.host) and file.rack in ("", lane.rack)],
+        endings=[sentence for run in lane.runs if (sentence := ending(run, found.behind.get(run["recording_id"])))],
+        flow_control=flow_control.summed(found.flow_control[run] for run in runs if run in found.flow_control),
+        curves=found.curves,
+        is_part=part.is_part,
+        is_elsewhere=part.is_elsewhere,
     )
+
+
+# --- the fields of a LaneReport, by what they are read from -----------------------------------------------------------
+
+
+def _traffic(lane: ReportLane, totals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns what the TOTALS of its recordings are together."""
+    peaks = (Peak(row["busiest_ts"], row["busiest"]) for row in totals)
+    return {
+        "packets": None if lane.is_port else sum(row["packets"] for row in totals),
+        **{name: sum(row[name] for row in totals) for name in ("bytes", "wire_bytes", "bins")},
+        "busiest_bin": max(peaks, key=lambda peak: (peak.wire_bytes, -peak.ts_ns), default=None),
+        "largest_frame": max((row["largest_frame"] for row in totals if row["largest_frame"]), default=None),
+    }
+
+
+def _utilization(found: _ReadOfAll, where: Slice, bins: int, bursts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the envelopes of utilization, with more detail around BURSTS if its BINS are too many."""
+    limits, detail, cells = found.limits, None, []
+    base = envelope.finest(found.con, where, bins, limits.whole_bins)
+    seconds = envelope.read_seconds(found.con, where, base)
+    if base.width_ns > where.bin_ns:
+        base = base.at_most(limits.cells)
+        wanted = [(max(where.since_ns, a - (b - a)), b + (b - a)) for a, b in _spans(worst_first(bursts))]
+        detail, picked = envelope.read_detail(found.con, where, base, wanted, limits.detail_bins)
+        cells = picked.tolist()
+    return {
+        "base": base,
+        "detail": detail,
+        "detail_cells": cells,
+        "seconds": seconds.at_most(limits.seconds),
+        "busiest_second": _busiest(seconds),
+        "busiest_window": _busiest_window(found.con, where),
+    }
+
+
+def _burst_times(found: _ReadOfAll, bursts: list[dict[str, Any]]) -> dict[str, Any]:
+    in_bursts = chain(*coverage.in_bursts(bursts, found.by_epoch).values())
+    return {
+        "bursts": bursts,
+        "burst_ns": coverage.length(envelope.merge_intervals([*in_bursts])),
+        "burst_marks": envelope.merge_intervals(_spans(bursts), found.limits.intervals),
+        "distributions": {
+            "duration": [burst["duration_ns"] for burst in bursts],
+            "gap": distributions.gaps(bursts, found.by_epoch),
+            "peak": [burst["peak_utilization"] for burst in bursts],
+        },
+    }
 
 
 def _whole_bins(period: Interval, bin_ns: int) -> Interval:
@@ -205,16 +248,21 @@ def _busiest_window(con: duckdb.DuckDBPyConnection, where: Slice) -> Peak | None
     return Peak(*found) if found else None
 
 
-def _qualities(lane: ReportLane, rows: Sequence[Mapping[str, Any]]) -> list[QualityCount]:
-    runs = {run["recording_id"] for run in lane.runs}
+def _quality(found: _ReadOfAll, where: Slice) -> dict[str, Any]:
+    """Returns how many bins have which quality bits, and when packets were lost or the clock was set."""
+    runs = set(where.runs)
     summed: dict[int, QualityCount] = {}
-    for row in rows:
+    for row in found.qualities:
         if row["recording_id"] in runs:
             before = summed.get(row["bit"], QualityCount(row["bit"], row["name"], row["meaning"], 0, 0))
             summed[row["bit"]] = QualityCount(
                 row["bit"], row["name"], row["meaning"], before.bins + row["bins"], before.packets + row["packets"]
             )
-    return [summed[bit] for bit in sorted(summed)]
+    losing, stepped = (
+        marked(found.con, where, bit, found.limits.intervals) if bit in summed else []
+        for bit in (Quality.DROPS, Quality.STEPPED)
+    )
+    return {"qualities": [summed[bit] for bit in sorted(summed)], "losing": losing, "stepped": stepped}
 
 
 def marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -> list[Interval]:
@@ -226,14 +274,13 @@ def marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -
     return envelope.merge_intervals([(cell * width, (cell + 1) * width) for cell in cells], limit)
 
 
-def _sources(
-    con: duckdb.DuckDBPyConnection, runs: list[str], period: Interval, end_ns: int, limit: int
-) -> tuple[list[Source], int, int, int]:
-    """Returns the senders of the period with the most bytes in bursts, by their names at END_NS; the number of senders,
-    the most that `other` stands for at once, and the bytes of all."""
-    rows = read_sources.most_in_bursts(con, {"ids": runs, "since": period[0], "until": period[1]}, limit)
-    called = named(con, [row["source"] for row in rows], end_ns - 1)
-    found = [
+def _senders(found: _ReadOfAll, where: Slice, period: Interval) -> dict[str, Any]:
+    """Returns the senders of a period with the most bytes in bursts, by their names at the end of WHERE; the number of
+    all senders, the most that `other` stands for at once, and the bytes of all."""
+    asked = {"ids": where.runs, "since": period[0], "until": period[1]}
+    rows = read_sources.most_in_bursts(found.con, asked, found.limits.sources)
+    called = named(found.con, [row["source"] for row in rows], where.until_ns - 1)
+    sources = [
         Source(
             row["source"],
             row["bytes"],
@@ -245,4 +292,4 @@ def _sources(
         for row in rows
     ]
     senders, others, all_bytes = (rows[0][name] if rows else 0 for name in ("senders", "others", "all_bytes"))
-    return found, senders, others, all_bytes
+    return {"sources": sources, "source_count": senders, "others": others, "source_bytes": all_bytes}
