@@ -1,7 +1,9 @@
 """The investigation's reads from a store: recorded stretches with their bins and bursts, probes, queue windows,
 addresses.
 
-Only this part of it knows the tables. Times are returned as float64 nanoseconds since an origin, as port.py needs them.
+Its other reads are in files of their own: the counters of switch ports in read_counters.py, senders while a port was
+full in whatif/read_senders.py, links in link_ends.py, and the senders of bursts in fanin.py and trigger.py. Times are
+returned as float64 nanoseconds since an origin, as port.py needs them.
 """
 
 from __future__ import annotations
