@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.stats import Z_99, Floats, quantiles, wilson
+from ..read.path_ends import path_name
 
 MS = 1e6
 LEVELS = (0.99, 0.999)  # the percentiles of "p99 or more", lowest first
@@ -55,7 +56,7 @@ class Probes:
 
     @property
     def path(self) -> str:
-        return f"{self.src} → {self.dst}" + (f" ({self.protocol})" if self.protocol else "")
+        return path_name(self.src, self.dst, self.protocol)
 
     def select(self, rows: NDArray[np.bool_]) -> Probes:
         arrays: dict[str, Any] = {

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..read import probes as read_probes
-from ..read.path_ends import host_of
+from ..read.path_ends import host_of, path_name
 from ..read.rows import dicts as dicts
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class PathLatency:
 
     @property
     def name(self) -> str:
-        return f"{self.src} → {self.dst}" + (f" ({self.protocol})" if self.protocol else "")
+        return path_name(self.src, self.dst, self.protocol)
 
     @property
     def hosts(self) -> tuple[str, str]:

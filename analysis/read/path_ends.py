@@ -1,5 +1,5 @@
-"""The host at an end of a probed path. Probes name it by its name or by an address, followed by the port if there are
-several source ports (services/prober.py)."""
+"""A probed path by its ends. Probes name a host by its name or by an address, followed by the port if there are several
+source ports (services/prober.py)."""
 
 from __future__ import annotations
 
@@ -18,3 +18,9 @@ def host_of(end: str) -> str:
     with suppress(ValueError):
         return str(ipaddress.ip_address(end))
     return end
+
+
+def path_name(src: str, dst: str, *more: str) -> str:
+    """ "api → cache", or with MORE that is not empty "api → cache (udp, 8 paths)" """
+    known = ", ".join(filter(None, more))
+    return f"{src} → {dst}" + (f" ({known})" if known else "")

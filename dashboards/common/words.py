@@ -81,6 +81,11 @@ def rate(bps: float, link_bps: int | None) -> str:
     return format_share(bps / link_bps) if link_bps else format_rate(bps)
 
 
+def duration(ns: float | None) -> str:
+    """Returns a duration, "–" for none."""
+    return "–" if ns is None else format_duration(ns)
+
+
 def lacking(is_port: bool) -> str:
     """Returns what a lane's bins lack if they do not have all of the traffic: a switch's port is sampled."""
     return "samples missing" if is_port else "packets lost while recording"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from ...analysis.fleet.answers import BurstAnswers, Row
 from ...units import format_count, format_share
 from ..common.blocks import PageTable, Paragraph
-from ..common.words import long
-from .tables import Cells, bar, duration, number, of_many, rack_cell, share
+from ..common.words import duration, long
+from .tables import Cells, bar, number, of_many, rack_cell, share
 
 DIRECTIONS = {"out": "to the host", "in": "from the host"}
 APART = (

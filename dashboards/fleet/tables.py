@@ -9,7 +9,7 @@ from ...analysis.fleet.report import LACKING, FleetFigures, FleetRackFigures, Ra
 from ...senders import named_address
 from ...units import format_bytes, format_count, format_duration, format_number, format_share
 from ..common.blocks import BarCell, LinkCell, PageTable, Paragraph
-from ..common.words import PATTERN_NAMES, date, long, moment
+from ..common.words import PATTERN_NAMES, date, duration, long, moment
 from .words import CAUSES, class_name, counted, lossy, lossy_words, range_name
 
 AT_ONCE, TABLED, SUMMARIES = 12, 20, 12  # rows of tables: of hosts at once, and of racks; and verdicts in words
@@ -22,10 +22,6 @@ def of_many(shown: int, total: int, noun: str, order: str) -> str:
     if shown == total:
         return f"{format_count(total, noun)}, {order}"
     return f"{shown:,} of {format_count(total, noun)}, {order}; and {total - shown:,} more"
-
-
-def duration(ns: float | None) -> str:
-    return "–" if ns is None else format_duration(ns)
 
 
 def number(value: float | None) -> str:

@@ -11,7 +11,7 @@ from ...analysis.fleet.report import DAY_NS, FleetFigures, FleetPeriod, FleetRac
 from ...analysis.partition.detect import AFTER_NS
 from ...units import format_count, format_duration, format_rate, format_share
 from ..common.summaries import FLEET
-from ..common.words import DIRECTIONS, GOOD, NOTE, WARNING, Statement, date, definitions, long
+from ..common.words import DIRECTIONS, GOOD, NOTE, WARNING, Statement, date, definitions, duration, long
 
 NAMED = 20  # partitions and dates named in a statement
 FEW_LOSING = 0.001  # share of a rack's bins from which dropped packets are a warning
@@ -138,7 +138,7 @@ def tiles(sums: RackSums, answers: BurstAnswers) -> list[Tile]:
     return [
         ("Bursts received", f"{sums.bursts:,}", f"by {format_count(sums.bursting_hosts, 'host')}"),
         ("Time in bursts", format_share(sums.burst_share), f"of {long(sums.recorded_ns)} recorded"),
-        ("Longest burst", "–" if answers.longest_ns is None else format_duration(answers.longest_ns), "received"),
+        ("Longest burst", duration(answers.longest_ns), "received"),
     ]
 
 

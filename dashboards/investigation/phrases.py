@@ -66,10 +66,6 @@ def title_words(answer: InvestigationResult) -> str:
     return cause_words(answer.findings[0].verdict) if answer.findings else CAUSES[answer.cause]
 
 
-def time_or_none(ns: float | None) -> str:
-    return "–" if ns is None else format_duration(ns)
-
-
 def share_words(share: float) -> str:
     """Returns a share, without meaningless digits if it is nearly 0."""
     return "under 0.01 %" if 0 < share < 1e-4 else format_share(share)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...analysis.answers.investigate import Finding, InvestigationResult
 from ...units import format_count
 from ..common.sensitivity_words import answer_words, canary_words
+from ..common.words import duration
 from .phrases import (
     before_words,
     port_words,
@@ -12,7 +13,6 @@ from .phrases import (
     share_range,
     share_words,
     stage_words,
-    time_or_none,
     unknown_senders_words,
     who_words,
 )
@@ -56,7 +56,7 @@ def headline(answer: InvestigationResult) -> list[tuple[str, str, str]]:
     level, place = ("p99.9", 3) if tail.level == 0.999 else ("p99", 2)
     late = int(tail.spikes.sum() + tail.late_losses.sum())
     found = [
-        (level, time_or_none(tail.quantiles_ns[place]), f"median {time_or_none(tail.quantiles_ns[0])}"),
+        (level, duration(tail.quantiles_ns[place]), f"median {duration(tail.quantiles_ns[0])}"),
         ("Late probes", f"{late:,}", f"of {tail.n + tail.lost:,}"),
     ]
     if share := evidence.shares.get(cause):
@@ -69,8 +69,8 @@ def measured_words(finding: Finding) -> str:
     """Returns the deciding percentile against the median."""
     tail = finding.evidence.tail
     p50, _, p99, p999, _ = tail.quantiles_ns
-    level = f"p99 is {time_or_none(p99)}" if tail.level != 0.999 else f"p99.9 is {time_or_none(p999)}"
-    return f"{level} against a median of {time_or_none(p50)} ({tail.measured}, {format_count(tail.n, 'probe')})"
+    level = f"p99 is {duration(p99)}" if tail.level != 0.999 else f"p99.9 is {duration(p999)}"
+    return f"{level} against a median of {duration(p50)} ({tail.measured}, {format_count(tail.n, 'probe')})"
 
 
 def no_tail(answer: InvestigationResult, finding: Finding) -> str:

@@ -16,7 +16,7 @@ from ...analysis.whatif.tail_at_scale import SENSITIVITIES, delay_beyond, slow_r
 from ...senders import port_text
 from ...units import format_bytes, format_count, format_duration, format_number, format_share, format_time
 from ..common.sensitivity_words import answer_words, canary_words
-from ..common.words import missing_files
+from ..common.words import duration, missing_files
 from .evidence_rows import evidence_rows
 from .phrases import (
     STAGES,
@@ -32,7 +32,6 @@ from .phrases import (
     queue_words,
     r_words,
     share_words,
-    time_or_none,
     unknown_senders_words,
     unsure_words,
     wrong_words,
@@ -78,7 +77,7 @@ def tail_section(answer: InvestigationResult) -> Section:
     tails += [(other.path, "(control)", other.tail) for other in answer.others]
     for path, verdict, tail in tails[:MOST_ROWS]:
         late = int(tail.spikes.sum() + tail.late_losses.sum())
-        times = map(time_or_none, tail.quantiles_ns)
+        times = map(duration, tail.quantiles_ns)
         section.rows.append([path, verdict, f"{tail.n:,}", f"{tail.lost:,}", *times, f"{late:,}"])
     if not answer.findings:
         section.sentences.append("No probe was recorded, so this cannot be determined.")
@@ -157,7 +156,7 @@ def senders_section(answer: InvestigationResult) -> Section:
                 f"{len(group.bursts):,}",
                 share_words(group.share_of_bytes),
                 f"{group.fan_in:,}" if group.fan_in else "–",
-                time_or_none(group.onset_spread_ns),
+                duration(group.onset_spread_ns),
                 group.pattern,
             ]
         )
@@ -271,7 +270,7 @@ def remedy_section(answer: InvestigationResult, replay: Replay) -> Section:
 def outcome_row(outcome: PredictedLatency, replay: Replay) -> list[str]:
     name = outcome.change.name
     name = {id(replay.recorded): "as measured", id(replay.modelled): "as modelled"}.get(id(outcome), name)
-    times = list(map(time_or_none, outcome.quantiles_ns))
+    times = list(map(duration, outcome.quantiles_ns))
     if outcome.unsure:
         return [name, times[0], p99_range(outcome), "–", "–", "–"]
     return [name, *times, format_share(outcome.slow), format_share(outcome.dropped)]

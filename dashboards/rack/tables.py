@@ -8,18 +8,15 @@ from ...analysis.rack.change import RackChange
 from ...analysis.rack.context import ProbeGroup, RackPath
 from ...analysis.rack.period import RackLane
 from ...analysis.rack.report import RackFigures
+from ...analysis.read.path_ends import path_name
 from ...senders import named_address, senders_text
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 from ..common import words
 from ..common.blocks import BarCell, PageTable, Paragraph
-from ..common.words import PATTERN_NAMES, long, moment
+from ..common.words import PATTERN_NAMES, duration, long, moment
 from .words import drops, lane_name, rates, ratio
 
 Blocks = list[PageTable | Paragraph]
-
-
-def _duration(ns: float | None) -> str:
-    return "–" if ns is None else format_duration(ns)
 
 
 def _rate(bps: float, lane: RackLane) -> str:
@@ -55,9 +52,9 @@ def hosts(report: RackFigures) -> PageTable:
                 PATTERN_NAMES.get(pattern, "–"),
                 f"{lane.bursts:,}" if known else "not known",
                 format_share(lane.burst_ns / lane.recorded_ns) if known else "–",
-                _duration(lane.p50_ns),
-                _duration(lane.p99_ns),
-                _duration(lane.longest_ns),
+                duration(lane.p50_ns),
+                duration(lane.p99_ns),
+                duration(lane.longest_ns),
                 peak,
                 _rate(lane.busiest_second, lane) if lane.wire_bytes else "–",
                 "–" if lane.fan_in is None else f"{lane.fan_in:,} / {lane.largest_fan_in:,}",
@@ -200,14 +197,13 @@ def latency(report: RackFigures) -> Blocks:
 
 
 def _side(path: RackPath, side: ProbeGroup, met: bool) -> Sequence[str]:
-    name = f"{path.src} → {path.dst}" + (f" ({path.protocol})" if path.protocol else "")
     return [
-        name if met else "",
+        path_name(path.src, path.dst, path.protocol) if met else "",
         path.measure if met else "",
         "that met a burst" if met else "that met none",
         f"{side.sent:,}",
         f"{side.lost:,}",
-        *(_duration(value) for value in (side.p50_ns, side.p99_ns, side.p999_ns, side.max_ns)),
+        *(duration(value) for value in (side.p50_ns, side.p99_ns, side.p999_ns, side.max_ns)),
     ]
 
 

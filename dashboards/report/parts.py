@@ -76,7 +76,7 @@ COLUMNS = [
         "Onset",
         "between the first frames of the first and of the last of those senders",
         lambda b: -1 if b["onset_spread_ns"] is None else b["onset_spread_ns"],
-        lambda b: "–" if b["onset_spread_ns"] is None else format_duration(b["onset_spread_ns"]),
+        lambda b: words.duration(b["onset_spread_ns"]),
     ),
     BurstColumn(
         "Pattern",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ...analysis.answers.paths import LEVELS, ClockState, PathProbes
+from ...analysis.read.path_ends import path_name
 from ...units import format_duration
+from ..common.words import duration
 
 NAMES = {
     "application": "application",
@@ -37,10 +39,7 @@ def meaning(name: str, met: PathProbes) -> str:
 
 def name_of(met: PathProbes) -> str:
     """ "api → cache (udp)", or "api → cache (udp, 8 paths)" """
-    more = [met.protocol] if met.protocol else []
-    if met.paths > 1:
-        more.append(f"{met.paths} paths")
-    return f"{met.src} → {met.dst}" + (f" ({', '.join(more)})" if more else "")
+    return path_name(met.src, met.dst, met.protocol, f"{met.paths} paths" if met.paths > 1 else "")
 
 
 def stamped_by(met: PathProbes) -> str:
@@ -66,10 +65,7 @@ def table(met: PathProbes) -> list[list[str]]:
         [
             NAMES[name],
             f"{measured.n:,}",
-            *(
-                "–" if value is None else format_duration(value)
-                for value in (measured.least, *measured.levels, measured.largest)
-            ),
+            *(duration(value) for value in (measured.least, *measured.levels, measured.largest)),
         ]
         for name, measured in met.measured.items()
         if measured.n

@@ -1,4 +1,4 @@
-"""The host of an end of a probed path, by Python and by the store's SQL."""
+"""The host of an end of a probed path, by Python and by the store's SQL, and the name of a path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mburst.analysis.answers.investigate import is_at
-from mburst.analysis.read.path_ends import host_of
+from mburst.analysis.read.path_ends import host_of, path_name
 from mburst.sql.views import in_memory
 
 
@@ -50,3 +50,16 @@ def test_spellings_of_an_address_are_the_same_address() -> None:
     for end in ("2001:db8::c612:1", "2001:DB8::C612:1", "2001:0db8:0:0:0:0:c612:0001", "[2001:db8::C612:1]:40001"):
         assert is_at(end, "cache", "eth0", known) and not is_at(end, "cache-2", "eth0", known)
     assert is_at("Cache.example.net:40001", "cache", "eth0", {})
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ((), "api → cache"),
+        (("",), "api → cache"),
+        (("udp", ""), "api → cache (udp)"),
+        (("udp", "8 paths"), "api → cache (udp, 8 paths)"),
+    ],
+)
+def test_the_name_of_a_path(more: tuple[str, ...], name: str) -> None:
+    assert path_name("api", "cache", *more) == name
