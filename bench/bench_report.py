@@ -32,6 +32,30 @@ BIN, LINK = 10**6, 10**9
 FULL = LINK // 8000  # wire bytes of a full bin
 SENDERS = [f"10.{i // 250}.{i % 250}.1" for i in range(400)]
 HOUR_WEIGHTS = np.array([1, 1, 1, 1, 1, 2, 3, 6, 9, 10, 10, 8, 7, 9, 10, 10, 8, 6, 5, 4, 3, 2, 1, 1], dtype=float)
+RECORDING = {  # what all recordings have in common
+    "link_bps": LINK,
+    "bin_ns": BIN,
+    "source_bin_ns": BIN,
+    "backend": "afpacket",
+    "input": "eth0",
+    "filter": "",
+    "snaplen": 128,
+    "clock": "software, ns",
+    "offloads": "",
+    "notes": "",
+    "clock_epochs": 1,
+    "unattributed_packets": 0,
+    "unattributed_bytes": 0,
+    "dropped": 0,
+    "late": 0,
+    "late_bytes": 0,
+    "unparsed": 0,
+    "quality": 2,
+    "version": "bench",
+    "complete": True,
+    "writer_id": "000000000000",
+    "ended": "finished",
+}
 
 
 def text(value: str, n: int) -> pa.Array:
@@ -58,96 +82,92 @@ def fill_host(store: StoreFolder, rack: str, host: str, day: int, options: argpa
     """Writes a day of one host. Returns the number of its bins."""
     rng = np.random.default_rng(seed)
     first, length = bursts_of(rng, int(options.bursts * rng.uniform(0.2, 2)))
+    bins, wire = bins_of(rng, first, length, options.rate)
+    start = START + day * DAY_NS
+    names = {"host": host, "rack": rack}
+    column = {"recording_id": f"{rack}-{host}-{day}", **names, "interface": "eth0", "direction": "in"}
+    for table, rows in (
+        ("recordings", recording_row(column, start, wire)),
+        ("bins", bin_rows(column, start, bins, wire)),
+        ("sources", source_rows(rng, column, start, first, length)),
+    ):
+        with store.writer(table, **names) as writer:
+            writer.append(rows)
+    return len(bins)
+
+
+def bins_of(
+    rng: np.random.Generator, first: np.ndarray, length: np.ndarray, rate: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the bins of a day that have packets, in order, and their wire bytes."""
     hot = np.repeat(first, length) + np.concatenate([np.arange(n) for n in length])
-    quiet = without(rng.integers(0, DAY_NS // BIN, options.rate * 86_400), hot)
+    quiet = without(rng.integers(0, DAY_NS // BIN, rate * 86_400), hot)
     bins = np.concatenate([hot, quiet])
     wire = np.concatenate([rng.integers(int(FULL * 0.9), FULL, len(hot)), rng.integers(84, FULL // 5, len(quiet))])
     order = np.argsort(bins)
-    bins, wire, n = bins[order], wire[order], len(bins)
-    start = START + day * DAY_NS
-    names = {"host": host, "rack": rack}
-    run = f"{rack}-{host}-{day}"
-    column = {"recording_id": run, **names, "interface": "eth0", "direction": "in"}
-    with store.writer("recordings", **names) as writer:
-        writer.append(
-            pa.Table.from_pylist(
-                [
-                    {
-                        **column,
-                        "capture_id": run,
-                        "link_bps": LINK,
-                        "bin_ns": BIN,
-                        "source_bin_ns": BIN,
-                        "backend": "afpacket",
-                        "input": "eth0",
-                        "filter": "",
-                        "snaplen": 128,
-                        "clock": "software, ns",
-                        "offloads": "",
-                        "notes": "",
-                        "start_ns": start,
-                        "end_ns": start + DAY_NS - 1,
-                        "clock_epochs": 1,
-                        "packets": n,
-                        "bytes": int(wire.sum()) - 24 * n,
-                        "wire_bytes": int(wire.sum()),
-                        "unattributed_packets": 0,
-                        "unattributed_bytes": 0,
-                        "dropped": 0,
-                        "late": 0,
-                        "late_bytes": 0,
-                        "unparsed": 0,
-                        "quality": 2,
-                        "version": "bench",
-                        "complete": True,
-                        "written_ns": start + DAY_NS,
-                        "writer_id": "000000000000",
-                        "begun_ns": start,
-                        "ended": "finished",
-                    }
-                ]
-            )
-        )
-    with store.writer("bins", **names) as writer:
-        writer.append(
-            pa.table(
-                {
-                    **{name: text(value, n) for name, value in column.items()},
-                    "clock_epoch": np.zeros(n, np.uint16),
-                    "ts_ns": start + bins * BIN,
-                    "bytes": wire - 24,
-                    "wire_bytes": wire,
-                    "packets": np.ones(n, np.uint32),
-                    "ce_packets": np.zeros(n, np.uint32),
-                    "retransmits": np.zeros(n, np.uint32),
-                    "quality": np.full(n, 2, np.uint16),
-                }
-            )
-        )
+    return bins[order], wire[order]
+
+
+def recording_row(column: dict[str, str], start: int, wire: np.ndarray) -> pa.Table:
+    """Returns the row of a recording with bins of WIRE bytes."""
+    return pa.Table.from_pylist(
+        [
+            {
+                **RECORDING,
+                **column,
+                "capture_id": column["recording_id"],
+                "start_ns": start,
+                "end_ns": start + DAY_NS - 1,
+                "packets": len(wire),
+                "bytes": int(wire.sum()) - 24 * len(wire),
+                "wire_bytes": int(wire.sum()),
+                "written_ns": start + DAY_NS,
+                "begun_ns": start,
+            }
+        ]
+    )
+
+
+def bin_rows(column: dict[str, str], start: int, bins: np.ndarray, wire: np.ndarray) -> pa.Table:
+    """Returns a row for each bin, with one packet."""
+    n = len(bins)
+    return pa.table(
+        {
+            **{name: text(value, n) for name, value in column.items()},
+            "clock_epoch": np.zeros(n, np.uint16),
+            "ts_ns": start + bins * BIN,
+            "bytes": wire - 24,
+            "wire_bytes": wire,
+            "packets": np.ones(n, np.uint32),
+            "ce_packets": np.zeros(n, np.uint32),
+            "retransmits": np.zeros(n, np.uint32),
+            "quality": np.full(n, 2, np.uint16),
+        }
+    )
+
+
+def source_rows(
+    rng: np.random.Generator, column: dict[str, str], start: int, first: np.ndarray, length: np.ndarray
+) -> pa.Table:
+    """Returns the senders of each burst once, in the source bin of its first bin: enough for fan-in and bytes."""
     fan = rng.integers(8, 40, len(first))
-    # The senders of a burst are stored once for each burst, in the source bin of its first bin: enough for fan-in and
-    # bytes.
     who = np.concatenate([rng.choice(len(SENDERS), n, replace=False) for n in fan]) if len(fan) else np.zeros(0, int)
     at = start + np.repeat(first, fan) * BIN
     m = len(who)
-    with store.writer("sources", **names) as writer:
-        writer.append(
-            pa.table(
-                {
-                    **{name: text(value, m) for name, value in column.items()},
-                    "clock_epoch": np.zeros(m, np.uint16),
-                    "ts_ns": at,
-                    "source": pa.DictionaryArray.from_arrays(pa.array(who, pa.int16()), pa.array(SENDERS)),
-                    "bytes": np.repeat(length * FULL // fan, fan),
-                    "packets": np.ones(m, np.uint32),
-                    "flows": np.ones(m, np.uint32),
-                    "members": np.ones(m, np.uint32),
-                    "first_ns": at + 10,
-                    "last_ns": at + BIN - 1,
-                }
-            )
-        )
-    return n
+    return pa.table(
+        {
+            **{name: text(value, m) for name, value in column.items()},
+            "clock_epoch": np.zeros(m, np.uint16),
+            "ts_ns": at,
+            "source": pa.DictionaryArray.from_arrays(pa.array(who, pa.int16()), pa.array(SENDERS)),
+            "bytes": np.repeat(length * FULL // fan, fan),
+            "packets": np.ones(m, np.uint32),
+            "flows": np.ones(m, np.uint32),
+            "members": np.ones(m, np.uint32),
+            "first_ns": at + 10,
+            "last_ns": at + BIN - 1,
+        }
+    )
 
 
 def measured(store: Path, days: int, output: Path) -> tuple[float, float, float, int]:
