@@ -35,6 +35,23 @@ def run_of(sent: Sequence[SentBurst], batch: str = "canary-0123456789abcdef", so
     return CanaryRun(batch, "cache-1", 9, source, 10**9, sent)
 
 
+def counted(
+    frames: Sequence[tuple[int, int, str, int]], bin_ns: int, summed: Callable[[int], bool]
+) -> tuple[dict[tuple[int, int], list[int]], dict[tuple[int, int, str], list[int]]]:
+    """Returns the bins of FRAMES (arrival, bytes, source, clock epoch), by epoch and begin, each with bytes and
+    packets; and the rows of senders, by epoch, ms and source, with bytes, packets, first and last arrival."""
+    bins: dict[tuple[int, int], list[int]] = {}
+    rows: dict[tuple[int, int, str], list[int]] = {}
+    for at, size, who, epoch in frames:
+        one = bins.setdefault((epoch, at // bin_ns * bin_ns), [0, 0])
+        one[0] += size
+        one[1] += 1
+        listed = "other" if summed(at // MS * MS) else who
+        row = rows.setdefault((epoch, at // MS * MS, listed), [0, 0, at, at])
+        row[:] = row[0] + size, row[1] + 1, min(row[2], at), max(row[3], at)
+    return bins, rows
+
+
 def record(
     store: StoreFolder,
     sent: Sequence[SentBurst],
@@ -60,15 +77,7 @@ def record(
     ]
     frames += [(other["at"], other["bytes"], other["source"], 0) for other in others]
     frames = sorted(frame for frame in frames if until is None or frame[0] < until)
-    bins: dict[tuple[int, int], list[int]] = {}
-    rows: dict[tuple[int, int, str], list[int]] = {}
-    for at, size, who, epoch in frames:
-        one = bins.setdefault((epoch, at // bin_ns * bin_ns), [0, 0])
-        one[0] += size
-        one[1] += 1
-        listed = "other" if summed(at // MS * MS) else who
-        row = rows.setdefault((epoch, at // MS * MS, listed), [0, 0, at, at])
-        row[:] = row[0] + size, row[1] + 1, min(row[2], at), max(row[3], at)
+    bins, rows = counted(frames, bin_ns, summed)
     head = {"recording_id": name}
     write(
         store,

@@ -40,6 +40,7 @@ START = racklib.START
 MS = 10**6
 BIN = 100_000
 SECONDS = 1
+BURSTS = [at * 100 * MS for at in range(SECONDS * 10)]  # ns after START
 ATTACK = "</title></style></script><img src=x onerror=a()>\"onload='a()'\x1b[2J\u202e&lt;{{x}}"  # fits a file's name
 KEPT = {"direction": "in", "recording_id": "r", "ended": "finished", "writer_id": "0123456789ab"}
 
@@ -55,8 +56,14 @@ def filled(folder: Path, name: str) -> StoreFolder:
     """Returns a store of a host with a burst of four senders every 100 ms, two of which have names, probes to it that
     wait for them, and its switch queue."""
     store = StoreFolder.create(folder)
-    names = {table: names_of(table, name) for table in ("recordings", "bins", "sources", "probes", "queues")}
-    bursts = [at * 100 * MS for at in range(SECONDS * 10)]
+    fill_bursts(store, name)
+    fill_context(store, name)
+    return store
+
+
+def fill_bursts(store: StoreFolder, name: str) -> None:
+    """Adds a recording with bursts at BURSTS, and names of two of their senders."""
+    names = {table: names_of(table, name) for table in ("recordings", "bins", "sources")}
     write(
         store,
         "recordings",
@@ -74,7 +81,7 @@ def filled(folder: Path, name: str) -> StoreFolder:
         "bins",
         *(
             {**names["bins"], "ts_ns": START + at + i * BIN, "wire_bytes": 12_500, "bytes": 12_000}
-            for at in bursts
+            for at in BURSTS
             for i in range(100)
         ),
     )
@@ -91,7 +98,7 @@ def filled(folder: Path, name: str) -> StoreFolder:
                 "first_ns": START + at + ms * MS,
                 "last_ns": START + at + (ms + 1) * MS - 1,
             }
-            for at in bursts
+            for at in BURSTS
             for ms in range(10)
             for sender in range(4)
         ),
@@ -99,13 +106,18 @@ def filled(folder: Path, name: str) -> StoreFolder:
     called = {column: f"{column} {name}" for column in ("name", "service", "located", "owner")}
     from_file = {"batch": "b", "origin": "o", "kind": "csv", "imported_ns": 1, "from_ns": None, "until_ns": None}
     write(store, "names", *({**from_file, **called, "prefix": f"10.0.0.{sender}"} for sender in (2, 3)))
+
+
+def fill_context(store: StoreFolder, name: str) -> None:
+    """Adds probes that wait for the bursts, and the switch queue in front of the host."""
+    names = {table: names_of(table, name) for table in ("probes", "queues")}
     write(
         store,
         "probes",
         *(
             {
                 **names["probes"],
-                "dst": names["bins"]["host"],
+                "dst": names_of("bins", name)["host"],
                 "seq": i,
                 "tx_ns": START + i * MS,
                 "rx_ns": START + i * MS + (8 * MS if i % 100 < 3 else 30_000),
@@ -118,10 +130,9 @@ def filled(folder: Path, name: str) -> StoreFolder:
         "queues",
         *(
             {**names["queues"], "window_start_ns": START + at, "ts_ns": START + at + 10 * MS, "max_bytes": 900_000}
-            for at in bursts
+            for at in BURSTS
         ),
     )
-    return store
 
 
 TEXTS = ("host", "source", "reason", "pattern", "device", "port", "queue")

@@ -77,13 +77,18 @@ def fill(store: StoreFolder, hostile: bool = False, **run: object) -> None:
             for at, name, sent in senders
         ),
     )
+    fill_context(store, hostile)
+
+
+def fill_context(store: StoreFolder, hostile: bool) -> None:
+    """Adds the probes and the queue of these 20 s: a lost probe, a late one, and a full queue."""
     write(
         store,
         "probes",
         *(
             {
                 "seq": i,
-                "src": source if hostile else "api",
+                "src": HOSTILE if hostile else "api",
                 "dst": "cache-1",
                 "lost": i == 1000,
                 "tx_ns": START + i * PROBE + 3,
@@ -99,7 +104,7 @@ def fill(store: StoreFolder, hostile: bool = False, **run: object) -> None:
             {
                 "window_start_ns": START + i * 10**7,
                 "ts_ns": START + (i + 1) * 10**7,
-                **({"device": source} if hostile else {}),
+                **({"device": HOSTILE} if hostile else {}),
                 "max_bytes": 3_000_000 if i == 500 else 0,
                 "semantics": "max-since-last",
             }
