@@ -43,8 +43,9 @@ from mburst.python import one_thread_for_products
 one_thread_for_products()
 from mburst.sql import StoreFolder
 from mburst.sql.compaction.compact import compact
-from mburst.sql.compaction.rules import DAY_NS, KeepRules
-compact(StoreFolder.open(sys.argv[1]), KeepRules(), now_ns=time.time_ns() + 3 * DAY_NS)
+from mburst.sql.compaction.rules import KeepRules
+from mburst.units import NS_PER_DAY
+compact(StoreFolder.open(sys.argv[1]), KeepRules(), now_ns=time.time_ns() + 3 * NS_PER_DAY)
 """
 LINK = 10**9
 

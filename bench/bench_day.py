@@ -34,10 +34,11 @@ COMPACT = """
 import sys, time
 from mburst.sql import StoreFolder
 from mburst.sql.compaction.compact import compact
-from mburst.sql.compaction.rules import DAY_NS, KeepRules
+from mburst.sql.compaction.rules import KeepRules
+from mburst.units import NS_PER_DAY
 from mburst.units import parse_fraction
 rules = KeepRules(threshold=parse_fraction(sys.argv[2]))
-compact(StoreFolder.open(sys.argv[1]), rules, now_ns=time.time_ns() + 3 * DAY_NS)
+compact(StoreFolder.open(sys.argv[1]), rules, now_ns=time.time_ns() + 3 * NS_PER_DAY)
 """
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.partition.detect import detect
-from mburst.fleet.plan import DAY_NS, PartitionPlan
+from mburst.fleet.plan import PartitionPlan
 from mburst.fleet.results import PartitionName
 from mburst.fleet.task import tables_of
+from mburst.units import NS_PER_DAY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +54,7 @@ CALL hive.system.sync_partition_metadata('mburst', '{table}', 'FULL');
 
 def written() -> str:
     """The file, of what a day without rows has."""
-    day = PartitionPlan(PartitionName("1970-01-01", "", None), BurstDefinition(), 0, DAY_NS, ())
+    day = PartitionPlan(PartitionName("1970-01-01", "", None), BurstDefinition(), 0, NS_PER_DAY, ())
     found = detect({}, since_ns=day.since_ns, until_ns=day.until_ns)
     tables = tables_of(day, found, with_ports=True)
     return ABOUT + "".join(statements(table, rows.schema) for table, rows in tables.items())

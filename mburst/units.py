@@ -10,7 +10,10 @@ from fractions import Fraction
 from .errors import UsageError
 
 NS_PER_S = 1_000_000_000
-LONGEST_NS = 100 * 36525 * 864 * 10**9  # longest duration, 100 years: its sum with a present time has 64 bits
+NS_PER_MINUTE = 60 * NS_PER_S
+NS_PER_HOUR = 60 * NS_PER_MINUTE
+NS_PER_DAY = 24 * NS_PER_HOUR
+LONGEST_NS = 36_525 * NS_PER_DAY  # longest duration, 100 years: its sum with a present time has 64 bits
 LEAST_LINK_BPS = 1000  # no link is slower: "25" lacks its unit
 MOST = 2**63 - 1  # largest rate and size, and largest number in a column of a table
 
@@ -19,11 +22,11 @@ _TIME = {
     "us": 10**3,
     "µs": 10**3,
     "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "min": 60 * 10**9,
-    "h": 3600 * 10**9,
-    "d": 86400 * 10**9,
+    "s": NS_PER_S,
+    "m": NS_PER_MINUTE,
+    "min": NS_PER_MINUTE,
+    "h": NS_PER_HOUR,
+    "d": NS_PER_DAY,
 }
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -181,8 +184,8 @@ def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
 
 def format_duration(ns: float) -> str:
     """Returns "33.4 ms" for 33_400_000: three significant digits in the usual unit."""
-    longer = [(86_400e9, "d"), (3600e9, "h"), (60e9, "min")]
-    return _scaled(ns, [*longer, (1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")])
+    longer = [(NS_PER_DAY, "d"), (NS_PER_HOUR, "h"), (NS_PER_MINUTE, "min")]
+    return _scaled(ns, [*longer, (NS_PER_S, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")])
 
 
 def format_count(number: int, one: str, many: str = "") -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..files import plain_name
+from ..units import NS_PER_DAY
 from . import segments, verified
 from .compaction.rules import FOLLOWED_NS
 from .damage import FOUND, DamagedFile
@@ -76,7 +77,7 @@ class TableFollower:
     def _sealed(self) -> list[segments.SealedFile]:
         """Sealed files that can have rows of these days: older files are not new, and neither are files that compaction
         wrote."""
-        yesterday = time.time_ns() - 24 * 3600 * 10**9
+        yesterday = time.time_ns() - NS_PER_DAY
         listing = segments.list_sealed(self._store, self._table, segments.FileSelection(self._rack, yesterday))
         merged = {file.name.segment.name for file in listing.files if file.name.segment.compacted}
         self._check_merged(merged, time.monotonic())

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..errors import MburstError
+from ..units import NS_PER_DAY
 from . import disk, verified
 from .disk import failing_as_one_line
-from .format.filenames import NS_PER_DAY, SealedName, Segment, date_folder, rack_folder
+from .format.filenames import SealedName, Segment, date_folder, rack_folder
 from .format.hotlog import LogContent, LogReader
 from .segments import damage_of_log, sealed_rows, segment_of
 from .tables import ORDER

@@ -27,12 +27,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..files import plain_name
+from ..units import NS_PER_DAY, NS_PER_HOUR
 from . import disk, replacing, verified
 from .damage import DamagedFile
 from .format.filenames import (
     HOT,
     MIXED,
-    NS_PER_DAY,
     STRANGER,
     SealedName,
     Segment,
@@ -47,7 +47,7 @@ from .tables import ORDER
 
 IRREGULAR = "not a regular file"
 SECOND_COPY = "a second copy of the same part of a segment"
-SLACK_NS = 3600 * 10**9  # how far rows may lie beside the requested time and still be wanted
+SLACK_NS = NS_PER_HOUR  # how far rows may lie beside the requested time and still be wanted
 
 
 @dataclass(frozen=True)

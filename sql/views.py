@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import interrupting
+from ..units import NS_PER_DAY
 from . import aside, damage, lockdown, openable, replacing, tables, verified
 from .catalogue import Catalogue, bare, of_store, view_of_files
 from .disk import failing_as_one_line
-from .format.filenames import NS_PER_DAY, SealedName, Segment
+from .format.filenames import SealedName, Segment
 from .parsed import run
 from .segments import SECOND_COPY, FileSelection, SealedFile, TableSnapshot, list_sealed, segment_of, snapshot
 from .tables import LISTING

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ..quality import Quality
+from ..units import NS_PER_MINUTE
 
 TEXT, NUMBER = pa.string(), pa.int64()
 PLAUSIBLE_NS = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # plausible stamps: 2000 to 2100
-SET_BACK_NS = 60 * 10**9  # that a clock was set back: more than the delay of values that were overtaken
+SET_BACK_NS = NS_PER_MINUTE  # that a clock was set back: more than the delay of values that were overtaken
 
 PROBES = pa.schema(
     {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...units import NS_PER_MINUTE
 from ..bursts.find import BurstDefinition, find_bursts
 from ..model import coverage
 from ..model.distributions import quantile
@@ -279,9 +280,9 @@ def _per_minute(
             rows += [(float(n), float(span)) for n, span in zip(held, np.diff(edges), strict=True)]
 
     def rate(totals: Floats) -> Floats:
-        return totals[:, 0] / np.maximum(totals[:, 1], 1) * 60e9
+        return totals[:, 0] / np.maximum(totals[:, 1], 1) * NS_PER_MINUTE
 
-    count, minutes = sum(map(len, bursts.values())), recorded_ns / 60e9
+    count, minutes = sum(map(len, bursts.values())), recorded_ns / NS_PER_MINUTE
     least, most = poisson(count)
     low, high = block_bootstrap(np.array(rows), rate, 2000, np.random.default_rng(1))
     return Estimate(count / minutes, min(least / minutes, low), max(most / minutes, high), count)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import MburstError
 from ...sql.damage import DamagedFile, counted, damaged_files
-from ...units import format_count, format_duration
+from ...units import NS_PER_S, format_count, format_duration
 from ..bursts.contention import Contention, contention
 from ..canary.sensitivity import CanaryContext, canary_context
 from ..cause import fanin, gather, predicted_queue
@@ -58,7 +58,6 @@ from .memory import hold_to_memory
 if TYPE_CHECKING:
     import duckdb
 
-SECOND = 10**9
 CROSSED = (
     "a recording of the port that the probes cross (`mburst record` on the interface that carries them, `--inner-ip` "
     "where they are tunnelled)"
@@ -388,7 +387,7 @@ def seen_crossing(
     answered probes, or for which this is unknown. The others are noted: such a port belongs to a neighbour, or to
     another member of a bond."""
     kept = []
-    since, until = answer.origin_ns + int(probes.tx[0]) - SECOND, answer.origin_ns + int(probes.tx[-1]) + SECOND
+    since, until = answer.origin_ns + int(probes.tx[0]) - NS_PER_S, answer.origin_ns + int(probes.tx[-1]) + NS_PER_S
     for crossing in crossings:
         answered = int((~probes.lost & np.isfinite(crossing.port.position(probes.tx))).sum())
         sender = probes.src if sends_into(crossing) == "src" else probes.dst

@@ -8,10 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from ...units import NS_PER_MINUTE
 from ..model.distributions import quantile
 from .paths import PathProbes
-
-MINUTE_NS = 60 * 10**9
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,8 @@ class PathMinute:
 def by_minute(probes: PathProbes) -> list[PathMinute]:
     """Returns the path's round trips by minutes of the clock (Popescu et al. call them rounds; a slow minute often
     follows another). The first and the last minute may be incomplete."""
-    begin = probes.start_ns // MINUTE_NS * MINUTE_NS
-    number = ((probes.tx + (probes.start_ns - begin)) // MINUTE_NS).astype(np.int64)
+    begin = probes.start_ns // NS_PER_MINUTE * NS_PER_MINUTE
+    number = ((probes.tx + (probes.start_ns - begin)) // NS_PER_MINUTE).astype(np.int64)
     latency = probes.latency
     found = []
     for which in np.unique(number):
@@ -39,7 +38,7 @@ def by_minute(probes: PathProbes) -> list[PathMinute]:
         answered = values[np.isfinite(values)]
         found.append(
             PathMinute(
-                begin + int(which) * MINUTE_NS,
+                begin + int(which) * NS_PER_MINUTE,
                 len(answered),
                 len(values) - len(answered),
                 float(answered[0]) if len(answered) else None,
@@ -56,7 +55,7 @@ def persistence(found: Sequence[PathMinute]) -> float | None:
     pairs = [
         (a.p99, b.p99)
         for a, b in pairwise(found)
-        if a.p99 is not None and b.p99 is not None and b.start_ns - a.start_ns == MINUTE_NS
+        if a.p99 is not None and b.p99 is not None and b.start_ns - a.start_ns == NS_PER_MINUTE
     ]
     if len(pairs) < 8:
         return None

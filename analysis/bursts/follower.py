@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import MburstError
+from ...units import NS_PER_MINUTE
 from ..read.clocks import last_heard
 from ..read.columns import joined, schema_of, table_of
 from ..read.rows import newest_bins, rows_since
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 QUIET_NS = 10 * 10**9  # after this long without a bin, any burst has ended
-LONGEST_NS = 60 * 10**9  # a longer burst is reported in pieces
+LONGEST_NS = NS_PER_MINUTE  # a longer burst is reported in pieces
 MOST_ROWS = 8_000_000  # of bins of a recording that are kept; beyond it, bursts are reported in pieces too
 LATE_NS = 10**9  # delay after which no earlier bins and senders arrive any more
 BIN_COLUMNS = ("recording_id", "clock_epoch", "ts_ns", "bytes", "wire_bytes", "packets", "quality")

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...quality import Quality
 from ...sent_burst import SentBurst
+from ...units import NS_PER_S
 from ..bursts.find import BurstDefinition, detect_bursts
 from ..model import coverage
 from ..model.stats import Whole
@@ -28,7 +29,6 @@ WIRE_BYTES = 24  # that a frame takes in addition to its own bytes
 OWN_SHARE = 0.5  # of a burst's bytes: with less, it is the burst of another sender
 ARRIVED = 0.95  # of a burst's bytes: with less, the arrived burst differs from the sent one
 STAMPS = {Quality.HW: "hw", Quality.SW: "sw", Quality.RING: "ring", Quality.FILE_US: "file-µs"}
-SECOND = 10**9
 OF_RECORDING = ("recording_id", "host", "rack", "interface", "direction")
 OF_PLACE = ("clock_epoch", "start_ns", "end_ns", "offset_ns", "offset_error_ns", "drift_ppb")
 
@@ -65,7 +65,7 @@ def settings_of(definition: BurstDefinition, stored_ns: int, link_bps: int) -> d
 
 def spacing_ns(sent: Sequence[SentBurst]) -> int:
     """Returns the shortest time between two bursts; a second without any."""
-    return min((after.start_ns - before.end_ns for before, after in pairwise(sent)), default=SECOND)
+    return min((after.start_ns - before.end_ns for before, after in pairwise(sent)), default=NS_PER_S)
 
 
 def read_lane(
@@ -92,8 +92,8 @@ def read_lane(
         con,
         definition,
         recording=recording["recording_id"],
-        since_ns=min(row["start_ns"] for row in placed) - SECOND,
-        until_ns=max(row["end_ns"] for row in placed) + SECOND,
+        since_ns=min(row["start_ns"] for row in placed) - NS_PER_S,
+        until_ns=max(row["end_ns"] for row in placed) + NS_PER_S,
     )
     found = read_canary.found(con, source)
     qualities = read_canary.qualities(
@@ -222,7 +222,7 @@ def placed_in(
     for i, one in enumerate(sent):
         epoch = _epoch_of(i, arrivals, clocks, spans)
         clock, start = clocks[epoch], int(arrivals[epoch][0][i])
-        wire_ns = (one.bytes + WIRE_BYTES * one.packets) * 8 * SECOND // link_bps
+        wire_ns = (one.bytes + WIRE_BYTES * one.packets) * 8 * NS_PER_S // link_bps
         end = start + max(one.end_ns - one.start_ns, wire_ns)
         beyond = 2 * int(clock.scatter_ns)
         placed.append(
@@ -316,6 +316,6 @@ def why_excluded(
 
 def _nearest(sent: Sequence[SentBurst], i: int) -> int:
     """Returns the distance of a burst from the nearest one before or behind it."""
-    before = sent[i].start_ns - sent[i - 1].end_ns if i else SECOND
-    behind = sent[i + 1].start_ns - sent[i].end_ns if i + 1 < len(sent) else SECOND
+    before = sent[i].start_ns - sent[i - 1].end_ns if i else NS_PER_S
+    behind = sent[i + 1].start_ns - sent[i].end_ns if i + 1 < len(sent) else NS_PER_S
     return min(before, behind)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...sql import questions, resulting
 from ...sql.damage import readable
 from ...sql.named import set_variables
+from ...units import NS_PER_DAY, NS_PER_HOUR
 from ..bursts.find import BurstDefinition
 from .answers import HOURS, BurstAnswers, Row, WorstRows, answers, asked, worst
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     import duckdb
 
 RACKS, HOSTS, LACKING, VERDICTS = 30, 60, 30, 40  # most rows of figures, of missing hosts and parts, and of verdicts
-HOUR_NS, DAY_NS = 3600 * 10**9, 86_400 * 10**9
-SLOTS = ((62 * DAY_NS, 7 * DAY_NS), (8 * DAY_NS, DAY_NS))  # beyond the first, slots of the second; else of an hour
+# Beyond the first, slots of the second; else of an hour.
+SLOTS = ((62 * NS_PER_DAY, 7 * NS_PER_DAY), (8 * NS_PER_DAY, NS_PER_DAY))
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class FleetPeriod:
     def slot_ns(self) -> int:
         """The length of a slot of its figures."""
         length = self.until_ns - self.since_ns
-        return next((slot for beyond, slot in SLOTS if length > beyond), HOUR_NS)
+        return next((slot for beyond, slot in SLOTS if length > beyond), NS_PER_HOUR)
 
     @property
     def slots(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..model.envelope import NS_PER_S
+from ...units import NS_PER_S
 from .lane import LiveLane
 from .snapshot import History, finished, read_cells, read_losing
 

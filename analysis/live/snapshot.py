@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import MburstError
 from ...quality import Quality
+from ...units import NS_PER_DAY, NS_PER_S
 from ..answers.host import marked
 from ..bursts.find import BurstDefinition, find_bursts
 from ..model import context, envelope
 from ..model.context import PathLatency, QueueWindows
-from ..model.envelope import NS_PER_S, Envelope, Interval, Slice
+from ..model.envelope import Envelope, Interval, Slice
 from .lane import LiveLane
 from .store import LiveStore, Measures
 
@@ -70,7 +71,7 @@ class History:
     @contextmanager
     def asked(self, start_ns: int, end_ns: int) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yields a connection to the store as it is now, or was at most FRESH_S ago. Raises MburstError."""
-        days = start_ns // (86_400 * NS_PER_S), end_ns // (86_400 * NS_PER_S)
+        days = start_ns // NS_PER_DAY, end_ns // NS_PER_DAY
         with self._lock:
             if self._ended:
                 raise MburstError("the view has ended")

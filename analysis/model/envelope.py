@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...units import NS_PER_S
 from ..read import bins as read_bins
 
 if TYPE_CHECKING:
     import duckdb
 
-NS_PER_S = 1_000_000_000
 Interval = tuple[int, int]
 
 

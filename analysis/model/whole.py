@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...sql.damage import readable
-from ...sql.format.filenames import NS_PER_DAY
 from ...sql.limits import midnight, note
+from ...units import NS_PER_DAY
 
 if TYPE_CHECKING:
     import duckdb

@@ -20,14 +20,15 @@ from ...sql.format.filenames import SealedName
 from ...sql.named import set_variables
 from ...sql.parsed import parsed, run
 from ...sql.tables import ATTACHED, partition_sql
-from ...units import format_duration
+from ...units import NS_PER_S, format_duration
 from ..bursts.find import BurstDefinition, detect_bursts
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-MARGINS_NS = (60 * 10**9, 480 * 10**9, 3840 * 10**9)  # tried in this order, and finally all that the files contain
+# Tried in this order, and finally all that the files contain.
+MARGINS_NS = (60 * NS_PER_S, 480 * NS_PER_S, 3840 * NS_PER_S)
 AFTER_NS = 10 * 10**6  # a fast retransmission comes within this time; one after a timeout (200 ms and more) does not
 MEMORY = "1GB"
 NEAR = ("bins", "sources")  # tables with rows near bursts that can be passed on too

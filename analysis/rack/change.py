@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...units import NS_PER_DAY, NS_PER_HOUR
 from .period import Period, RackLane
 
-WEEK_NS = 7 * 86_400 * 10**9
-HOUR_NS = 3600 * 10**9
+WEEK_NS = 7 * NS_PER_DAY
 COMPARABLE = 0.5  # of the longer recorded time, that the shorter one must have
 LEAST_SHARE = 0.001  # of the bytes in bursts, for a sender to be listed
 MOST = 10
@@ -24,7 +24,7 @@ class Rates:
 
     @property
     def per_hour(self) -> float | None:
-        return self.bursts * HOUR_NS / self.recorded_ns if self.recorded_ns else None
+        return self.bursts * NS_PER_HOUR / self.recorded_ns if self.recorded_ns else None
 
     @property
     def share(self) -> float | None:

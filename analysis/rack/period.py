@@ -15,11 +15,12 @@ import numpy as np
 
 from ...quality import Quality
 from ...sql.damage import readable
+from ...units import NS_PER_S
 from ..bursts.find import COLUMNS, BurstDefinition, detect_bursts, overlapping_runs
 from ..model import coverage, distributions, flow_control
 from ..model.context import dicts
 from ..model.distributions import Quantiles
-from ..model.envelope import NS_PER_S, Interval, merge_intervals
+from ..model.envelope import Interval, merge_intervals
 from ..model.flow_control import FlowControl
 from ..read import bins as read_bins
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...sql.damage import DamagedFile, damaged_files, readable
+from ...units import NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE
 from ..bursts.contention import Contention, contention
 from ..bursts.find import BurstDefinition
 from ..canary.sensitivity import DetectionCurve, curves
@@ -41,9 +42,8 @@ if TYPE_CHECKING:
     from ...sql import StoreFolder
 
 FEEDERS, WORST, PATHS, QUEUES, PAIRS = 20, 20, 20, 20, 10
-MINUTE_NS = 60 * 10**9
-HOUR_NS, DAY_NS = 60 * MINUTE_NS, 86_400 * 10**9
-SLOTS = ((9 * DAY_NS, DAY_NS), (2 * HOUR_NS, HOUR_NS), (2 * MINUTE_NS, MINUTE_NS))  # beyond this length, slots of that
+# Beyond this length, slots of that.
+SLOTS = ((9 * NS_PER_DAY, NS_PER_DAY), (2 * NS_PER_HOUR, NS_PER_HOUR), (2 * NS_PER_MINUTE, NS_PER_MINUTE))
 
 
 @dataclass(frozen=True)

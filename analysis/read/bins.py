@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...quality import Quality
+from ...units import NS_PER_S
 from .rows import dicts, first
 
 if TYPE_CHECKING:
     import duckdb
 
 GROUPS = 2_000_000  # rows of an aggregate in memory
-NS_PER_S = 10**9
 
 _SLICE = "FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until"
 _CELLS = """

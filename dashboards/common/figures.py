@@ -16,13 +16,12 @@ from ...analysis.answers.lane_report import LaneReport, worst_first
 from ...analysis.model import distributions
 from ...analysis.model.context import PathLatency, QueueWindows
 from ...analysis.model.envelope import Interval, steps
-from ...units import format_duration, format_number, format_rate
+from ...units import NS_PER_MINUTE, format_duration, format_number, format_rate
 from .palette import LIGHT
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-NS_PER_MINUTE = 60_000_000_000
 BUCKETS = 600  # of a figure's first view; the page draws one per pixel
 FONT = (
     'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, sans-serif'

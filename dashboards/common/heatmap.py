@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from ...units import NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, NS_PER_S
+
 WIDTH, LABELS, ROW, TOP = 1160, 200, 20, 22  # pixels
 OPACITY = (
     1.0,
@@ -22,7 +24,6 @@ OPACITY = (
 )  # of nine steps, the largest first; fewer steps use some of these
 UNSEEN = -1  # the step of a slot that was not recorded
 MOST_LABELS, MOST_CHARACTERS = 12, 28
-SECOND_NS, HOUR_NS, DAY_NS = 10**9, 3600 * 10**9, 86_400 * 10**9
 
 
 class SlotAxis(NamedTuple):
@@ -117,13 +118,13 @@ def heatmap(words: HeatWords, steps: Sequence[str], axis: SlotAxis, lines: Seque
 
 def slot_label(ts_ns: int, slot_ns: int) -> str:
     """Returns the text for the start of a slot on the axis."""
-    form = "%m-%d" if slot_ns >= DAY_NS else "%H:%M" if slot_ns >= 60 * SECOND_NS else "%H:%M:%S"
-    return datetime.fromtimestamp(ts_ns // SECOND_NS, UTC).strftime(form)
+    form = "%m-%d" if slot_ns >= NS_PER_DAY else "%H:%M" if slot_ns >= NS_PER_MINUTE else "%H:%M:%S"
+    return datetime.fromtimestamp(ts_ns // NS_PER_S, UTC).strftime(form)
 
 
 def label_every(slots: int, slot_ns: int) -> int:
     """Returns the number of slots from one label to the next."""
-    steps = (1, 3, 6, 12, 24, 48) if slot_ns == HOUR_NS else (1, 2, 5, 10, 30, 60, 120)
+    steps = (1, 3, 6, 12, 24, 48) if slot_ns == NS_PER_HOUR else (1, 2, 5, 10, 30, 60, 120)
     return next((step for step in steps if slots / step <= MOST_LABELS), slots)
 
 

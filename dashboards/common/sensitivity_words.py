@@ -18,12 +18,11 @@ from ...analysis.canary.sensitivity import (
     fitting,
     others,
 )
-from ...units import NS_PER_S, format_bytes, format_count, format_duration, format_number, format_rate, format_share
+from ...units import NS_PER_DAY, format_bytes, format_count, format_duration, format_number, format_rate, format_share
 
 UNMEASURED = "How small a burst would have been seen was not measured (`mburst canary HOST` measures it)."
 HEAD = ["size", "sent over", "n", "detected", "95 % interval", "begin", "end", "bytes"]
 MOST_STATED = 3  # interfaces and directions
-DAY_NS = 86_400 * NS_PER_S
 STAMPS = {"hw": "hardware", "sw": "kernel", "ring": "ring", "file-µs": "file (µs)"}
 EXCLUDED = {
     "held up": "the sender was held up",
@@ -61,7 +60,7 @@ def stamps_words(stamps: str) -> str:
 
 def age_words(curve: DetectionCurve, until_ns: int | None) -> str:
     """Returns the date of the measurement, and how long it was before the end of the data it is compared with."""
-    days = 0 if until_ns is None else (until_ns - curve.until_ns) // DAY_NS
+    days = 0 if until_ns is None else (until_ns - curve.until_ns) // NS_PER_DAY
     return day(curve.until_ns) + (f", {format_count(days, 'day')} before" if days > 0 else "")
 
 

@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ...analysis.answers.lanes import ReportLane
-from ...units import format_count, format_duration, format_number, format_rate, format_share
+from ...units import NS_PER_DAY, format_count, format_duration, format_number, format_rate, format_share
 
 if TYPE_CHECKING:
     from ...analysis.bursts.find import BurstDefinition
     from ...sql.damage import DamagedFile
 
-DAY_NS = 86_400_000_000_000
 GOOD, NOTE, WARNING = "good", "note", "warning"
 DIRECTIONS = {"in": "inbound", "out": "outbound", "mirror": "mirror port, one direction"}
 PATTERN_NAMES = {
@@ -50,7 +49,7 @@ def exact_clock(ts_ns: int, *others: int) -> str:
 
 def dated(ts_ns: int, time: str, over_ns: int) -> str:
     """Returns TIME, the time of day of a moment, with its date if a period of OVER_NS has that time more than once."""
-    return f"{date(ts_ns)} {time}" if over_ns > DAY_NS else time
+    return f"{date(ts_ns)} {time}" if over_ns > NS_PER_DAY else time
 
 
 def date(ts_ns: int) -> str:

@@ -7,22 +7,20 @@ from collections.abc import Mapping, Sequence
 
 from ...analysis.fleet.answers import BurstAnswers
 from ...analysis.fleet.report import FleetPeriod, SlotLine
-from ...units import format_count, format_duration, format_number
+from ...units import NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, format_count, format_duration, format_number
 from ..common import curves, heatmap
 from ..common.blocks import Paragraph
 from ..common.words import long, moment
 from .words import at_once_ns, class_name
 
-HOUR_NS = 3600 * 10**9
 LADDER, STEPS = (1, 3), 7  # bursts per hour from which a slot has its shade: 1, 3, 10, 30, …
 X_TICKS = 10
 Y_TICKS = 6
-MINUTE_NS, DAY_NS = 60 * 10**9, 24 * HOUR_NS
 TIMES = (
-    *(step * 10**power for power in range(11) for step in (1, 2, 5) if step * 10**power < MINUTE_NS),
-    *(step * MINUTE_NS for step in (1, 2, 5, 10, 20, 30)),
-    *(step * HOUR_NS for step in (1, 2, 5, 10, 24)),
-    *(step * 10**power * DAY_NS for power in range(6) for step in (2, 5, 10)),
+    *(step * 10**power for power in range(11) for step in (1, 2, 5) if step * 10**power < NS_PER_MINUTE),
+    *(step * NS_PER_MINUTE for step in (1, 2, 5, 10, 20, 30)),
+    *(step * NS_PER_HOUR for step in (1, 2, 5, 10, 24)),
+    *(step * 10**power * NS_PER_DAY for power in range(6) for step in (2, 5, 10)),
 )
 
 
@@ -48,7 +46,7 @@ def rates(lines: Sequence[SlotLine]) -> list[float]:
     """Returns the steps of shade in bursts per hour, the largest first. The last is 0; the first is at most the largest
     rate."""
     found = [
-        bursts * HOUR_NS / recorded_ns
+        bursts * NS_PER_HOUR / recorded_ns
         for line in lines
         for bursts, recorded_ns in zip(line.bursts, line.recorded_ns, strict=True)
         if bursts and recorded_ns
@@ -67,7 +65,7 @@ def _line(line: SlotLine, axis: heatmap.SlotAxis, name: str, href: str, steps: S
         elif not bursts:
             shades.append(heatmap.SlotShade(None, ""))
         else:
-            rate = bursts * HOUR_NS / recorded_ns
+            rate = bursts * NS_PER_HOUR / recorded_ns
             step = next(i for i, least in enumerate(steps) if rate >= least)
             text = f"{where}: {format_count(bursts, 'burst')} in {long(recorded_ns)}, {format_number(rate)} an hour"
             shades.append(heatmap.SlotShade(step, text))

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...analysis.fleet.answers import BurstAnswers, Row
-from ...analysis.fleet.report import DAY_NS, FleetFigures, FleetPeriod, FleetRackFigures, RackSums
+from ...analysis.fleet.report import FleetFigures, FleetPeriod, FleetRackFigures, RackSums
 from ...analysis.partition.detect import AFTER_NS
-from ...units import format_count, format_duration, format_rate, format_share
+from ...units import NS_PER_DAY, format_count, format_duration, format_rate, format_share
 from ..common.summaries import FLEET
 from ..common.words import DIRECTIONS, GOOD, NOTE, WARNING, Statement, date, definitions, duration, long
 
@@ -29,15 +29,15 @@ Tile = tuple[str, str, str]
 
 def days(period: FleetPeriod) -> str:
     """ "Friday 2026-11-20, UTC", or the first day and the last one."""
-    if period.until_ns - period.since_ns == DAY_NS:
+    if period.until_ns - period.since_ns == NS_PER_DAY:
         return f"{datetime.fromtimestamp(period.since_ns // 10**9, UTC):%A %Y-%m-%d}, UTC"
-    number = (period.until_ns - period.since_ns) // DAY_NS
+    number = (period.until_ns - period.since_ns) // NS_PER_DAY
     return f"{date(period.since_ns)} to {date(period.until_ns - 1)}, {number} days, UTC"
 
 
 def counted(period: FleetPeriod) -> str:
     """Returns the unit in which recordings are counted: hosts, once for each day."""
-    return "host" if period.until_ns - period.since_ns == DAY_NS else "host-day"
+    return "host" if period.until_ns - period.since_ns == NS_PER_DAY else "host-day"
 
 
 def class_name(of_class: Row) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...analysis.live.lane import LiveLane
 from ...analysis.live.store import LiveStore
-from ...analysis.model.envelope import NS_PER_S
+from ...units import NS_PER_S
 
 
 def overview(live: LiveStore, rack: str, seconds: int) -> dict[str, Any]:

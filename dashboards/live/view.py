@@ -13,11 +13,10 @@ from ...analysis.live.lane import NEVER, LiveLane
 from ...analysis.live.look import LiveLook
 from ...analysis.live.snapshot import BURSTS, HeatCells, History, LaneSnapshot, read_heat, read_moment, width_for
 from ...analysis.live.store import LiveStore, Measures
-from ...analysis.model.envelope import NS_PER_S
 from ...errors import MburstError
 from ...names import short
 from ...quality import Quality
-from ...units import format_duration
+from ...units import NS_PER_S, format_duration
 from ...workers import Workers
 from ..common.packing import Pack
 from ..common.words import above_line_rate

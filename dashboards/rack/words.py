@@ -13,7 +13,7 @@ from ...analysis.rack.change import RackChange, Rates
 from ...analysis.rack.period import RackLane
 from ...analysis.rack.report import RackFigures
 from ...quality import COARSE_STAMPS, Quality
-from ...units import format_count, format_number, format_share
+from ...units import NS_PER_DAY, format_count, format_number, format_share
 from ..common.flow_control_words import UNKNOWN, about_words, head_words
 from ..common.sensitivity_words import seen_words
 from ..common.words import (
@@ -28,14 +28,13 @@ from ..common.words import (
     moment,
 )
 
-DAY_NS = 86_400 * 10**9
 UNNAMED = "unnamed host"
 MOST_ASKED = 5  # directions with pause frames and congestion notifications that are named
 
 
 def period(since_ns: int, until_ns: int) -> str:
     """ "2026-11-20, the whole day" or start and end, in UTC."""
-    if since_ns % DAY_NS == 0 and until_ns - since_ns == DAY_NS:
+    if since_ns % NS_PER_DAY == 0 and until_ns - since_ns == NS_PER_DAY:
         return f"{datetime.fromtimestamp(since_ns // 10**9, UTC):%A %Y-%m-%d}, UTC"
     return f"{moment(since_ns)} – {moment(until_ns)} UTC"
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...analysis.answers.lane_report import LaneReport, Peak
-from ...units import format_bytes, format_count, format_duration, format_number, format_rate, format_share
+from ...units import (
+    NS_PER_MINUTE,
+    format_bytes,
+    format_count,
+    format_duration,
+    format_number,
+    format_rate,
+    format_share,
+)
 from ..common.words import above_line_rate, clock, dated, exact_clock, rate
 
 if TYPE_CHECKING:
@@ -82,7 +90,7 @@ def headline(report: LaneReport) -> list[Figure]:
     """Returns the number of bursts, if they can be detected."""
     if not report.lane.link_bps:
         return []
-    per_minute = len(report.bursts) / (report.recorded_ns / 60e9) if report.recorded_ns >= 10**9 else 0.0
+    per_minute = len(report.bursts) / (report.recorded_ns / NS_PER_MINUTE) if report.recorded_ns >= 10**9 else 0.0
     notes = [f"{format_number(per_minute)} a minute"] if per_minute else []
     notes += [f"{format_share(_burst_share(report))} of the time"] if report.bursts else []
     notes += [f"{len(report.canaries):,} of them canary bursts"] if report.canaries else []

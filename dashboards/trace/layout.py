@@ -9,10 +9,10 @@ from typing import Any
 from ...analysis.answers.lane_report import LaneReport
 from ...analysis.answers.trace import TraceData
 from ...analysis.model.context import PathLatency, QueueWindows
-from ...analysis.model.envelope import NS_PER_S, levels, with_detail
+from ...analysis.model.envelope import levels, with_detail
 from ...files import writing
 from ...senders import burst_services_text, sender_name
-from ...units import format_count, format_duration, format_rate, format_share
+from ...units import NS_PER_S, format_count, format_duration, format_rate, format_share
 from ..common.words import lacking, lane_name
 from .tracks import TraceSlice, TraceTracks
 

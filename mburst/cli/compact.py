@@ -11,7 +11,17 @@ from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
 from ..names import print_lines, report_lines, say
 from ..stopping import until_stopped
-from ..units import NS_PER_S, format_bytes, format_count, format_share, parse_duration, parse_fraction, parse_size
+from ..units import (
+    NS_PER_DAY,
+    NS_PER_MINUTE,
+    NS_PER_S,
+    format_bytes,
+    format_count,
+    format_share,
+    parse_duration,
+    parse_fraction,
+    parse_size,
+)
 from . import record
 from .output import write_json_value
 
@@ -27,8 +37,7 @@ one-second sums of all bins; every definition with that threshold or a higher on
 removed first until the store is small enough. Many small files become few, and the files of an hour become one before
 its day is over. Recorders and readers can run at the same time; the verb can be interrupted and called again at any
 time."""
-LEAST_EVERY_NS = 60 * NS_PER_S
-NS_PER_DAY = 86_400 * NS_PER_S
+LEAST_EVERY_NS = NS_PER_MINUTE
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -12,7 +12,7 @@ from .. import files, privileges
 from ..errors import Interrupted, MburstError, UsageError
 from ..names import print_lines, report_lines, say
 from ..stopping import until_stopped
-from ..units import NS_PER_S, format_count, format_time, parse_duration, whole
+from ..units import NS_PER_MINUTE, NS_PER_S, format_count, format_time, parse_duration, whole
 from . import definition, output, record
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ file (CSV with the columns address, name, service, rack, owner, from and until; 
 for reverse DNS of the senders in the store, or `recorded` for the hosts that the store has recordings of. The longest
 prefix of an address counts. Reading a source again replaces its names: those of a CSV file for all time, those of
 others from then on."""
-LEAST_EVERY_NS = 60 * NS_PER_S
+LEAST_EVERY_NS = NS_PER_MINUTE
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .. import privileges
 from ..errors import MburstError, UsageError
 from ..names import print_lines, say
-from ..units import parse_duration, whole
+from ..units import NS_PER_MINUTE, parse_duration, whole
 from . import output, record
 from .probe_words import ProbeLine, described
 
@@ -197,7 +197,7 @@ def planned(arguments: argparse.Namespace) -> ProbePlan:
     if arguments.count is not None and arguments.count < 1:
         raise UsageError("--count must be at least 1")
     timeout_ns = parse_duration(arguments.timeout)
-    if not 10**6 <= timeout_ns <= 60 * 10**9:
+    if not 10**6 <= timeout_ns <= NS_PER_MINUTE:
         raise UsageError(f"--timeout {arguments.timeout} is not between 1ms and 60s")
     return ProbePlan(
         protocol=arguments.protocol,

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..agent.schedule.reports import last_period
 from ..errors import MburstError, UsageError
 from ..sql import resulting
+from ..units import NS_PER_DAY
 from .inventory import HostOf
-from .plan import DAY_NS, date_of, day_of, start_of
+from .plan import date_of, day_of, start_of
 from .results import (
     PORT_TABLES,
     TABLES,
@@ -50,18 +51,18 @@ class AskedDays(NamedTuple):
         """Returns DAYS days, the last of which is DATE. Raises UsageError."""
         if not 1 <= days <= MOST_DAYS:
             raise UsageError(f"invalid number of days {days}", f"1 to {MOST_DAYS}")
-        until = start_of(date) + DAY_NS
-        return cls(until - days * DAY_NS, until)
+        until = start_of(date) + NS_PER_DAY
+        return cls(until - days * NS_PER_DAY, until)
 
     @property
     def dates(self) -> list[str]:
         """The queried dates."""
-        return [date_of(at) for at in range(self.since_ns, self.until_ns, DAY_NS)]
+        return [date_of(at) for at in range(self.since_ns, self.until_ns, NS_PER_DAY)]
 
     @property
     def all_dates(self) -> list[str]:
         """The queried dates and the earlier ones with which they are compared."""
-        return [date_of(at) for at in range(self.since_ns - BACK_DAYS * DAY_NS, self.until_ns, DAY_NS)]
+        return [date_of(at) for at in range(self.since_ns - BACK_DAYS * NS_PER_DAY, self.until_ns, NS_PER_DAY)]
 
 
 class DamagedPartition(NamedTuple):

@@ -19,12 +19,11 @@ from ..analysis.bursts.find import BurstDefinition
 from ..errors import MburstError, UsageError
 from ..sql.format.filenames import SealedName
 from ..typed import is_typed
-from ..units import format_time
+from ..units import NS_PER_DAY, format_time
 from .receipts import ShippedFile
 from .results import PartitionName, PartitionRecord
 from .target import FleetTarget, NoSuchObject, TargetError
 
-DAY_NS = 86_400 * 10**9
 NEAR_NS = 1200 * 10**9  # added before and after the day: longer than a recorder takes to seal a segment
 MEASURED, STATED = ("bins", "sources"), ("recordings", "canary")  # tables in which bursts are detected
 SWITCH, LINKS = "queues", "links"  # tables of switches: drops during bursts, for the hosts that links name
@@ -164,7 +163,7 @@ def differences(
 def day_of(text: str, now_ns: int) -> str:
     """Returns the date that TEXT names; `last` is the last whole day (UTC). Raises UsageError."""
     if text == "last":
-        return date_of(now_ns - DAY_NS)
+        return date_of(now_ns - NS_PER_DAY)
     try:
         day = datetime.strptime(text, "%Y-%m-%d")
     except ValueError:
@@ -196,7 +195,7 @@ def planned(
     """Returns the plan of a partition. Its hosts have FILES, of any days, and everything else except MISSING: lines
     with a reason, which begin with the key of the file if a file is missing. INVESTIGATED are files of these hosts, and
     files without a host, whoever shipped them."""
-    since, until = start_of(name.date), start_of(name.date) + DAY_NS
+    since, until = start_of(name.date), start_of(name.date) + NS_PER_DAY
     ordered = sorted(files, key=lambda file: file.key)
     lacking = {line: lacking_file(line) for line in missing}
     lost = [file for file in lacking.values() if file]
@@ -227,7 +226,7 @@ def lacking_file(line: str) -> ShippedFile | None:
 def compacted_of(whose: str, compacted_ns: tuple[int, int] | None, since_ns: int) -> Iterator[str]:
     """Yields a line on rows of the day from SINCE_NS on, or of NEAR_NS around it, that were compacted before they were
     shipped. COMPACTED_NS is that of a receipt."""
-    if compacted_ns and compacted_ns[0] < since_ns + DAY_NS + NEAR_NS and compacted_ns[1] >= since_ns - NEAR_NS:
+    if compacted_ns and compacted_ns[0] < since_ns + NS_PER_DAY + NEAR_NS and compacted_ns[1] >= since_ns - NEAR_NS:
         first, last = map(format_time, compacted_ns)
         yield f"{whose}: rows from {first} to {last} were compacted before they were shipped"
 
@@ -248,7 +247,7 @@ def needed_from(files: Iterable[ShippedFile], since_ns: int) -> Iterator[Shipped
     """Those of FILES that a day may take that begins at SINCE_NS or later. A recorder that goes on writes more rows
     about its recordings."""
     for file in files:
-        by_ns = 2 * DAY_NS if file.table in ("recordings", LINKS) else NEAR_NS
+        by_ns = 2 * NS_PER_DAY if file.table in ("recordings", LINKS) else NEAR_NS
         if file.max_ns >= since_ns - by_ns:
             yield file
 
@@ -279,7 +278,7 @@ def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int, more: tupl
     measured = [file for file in files if file.table in (*MEASURED, "canary", *more) and reach(file, NEAR_NS)]
     writers = {writer_of(file) for file in measured}
     stated = [file for file in files if file.table == "recordings"]
-    links = [file for file in files if file.table == LINKS and reach(file, 2 * DAY_NS) and file.min_ns < until_ns]
+    links = [file for file in files if file.table == LINKS and reach(file, 2 * NS_PER_DAY) and file.min_ns < until_ns]
     queues = [file for file in files if links and file.table == SWITCH and reach(file, NEAR_NS)]
-    about = [file for file in stated if reach(file, 2 * DAY_NS) or writer_of(file) in writers]
+    about = [file for file in stated if reach(file, 2 * NS_PER_DAY) or writer_of(file) in writers]
     return [*measured, *about, *links, *queues]

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from ..analysis.bursts.find import BurstDefinition
 from ..errors import UsageError
+from ..units import NS_PER_DAY
 from . import LEVELS
 from .inventory import HostOf
 from .plan import (
-    DAY_NS,
     LINKS,
     MEASURED,
     NEAR_NS,
@@ -39,7 +39,7 @@ from .receipts import (
 from .results import PartitionName, list_records, sound_record
 from .target import FleetTarget
 
-SKEW_NS = DAY_NS  # longest time by which the clock of receipts may be behind the clock of their bins
+SKEW_NS = NS_PER_DAY  # longest time by which the clock of receipts may be behind the clock of their bins
 LARGE_BYTES = 2 << 30  # size of a rack's day above which it is divided by host
 SPLITS = ("auto", "rack", "host")
 _THREADS = 16  # threads that read receipts
@@ -149,7 +149,7 @@ class _RackDay:
 
     def __post_init__(self) -> None:
         self._since_ns = start_of(self.date)
-        self._until_ns = self._since_ns + DAY_NS
+        self._until_ns = self._since_ns + NS_PER_DAY
         self._whole_ns = self._until_ns + NEAR_NS  # until when a host has shipped everything that the day needs
         expected = {name for name, of in self.listed.items() if of.is_expected(self._since_ns, self._until_ns)}
         self.hosts = sorted({*self.shipped.hosts, *expected})  # that have ever shipped, and that are expected to

@@ -30,12 +30,13 @@ from ..sql.segments import (
     second_copies,
 )
 from ..sql.tables import LISTING, columns
+from ..units import NS_PER_MINUTE
 
 UNNAMED = "unknown"  # the default of `mburst record` for host and rack
 RECORDED = ("bins", "sources")  # tables that need a row of `recordings`
 # Tables with rows in order of time. Rows of the other tables describe what was measured and may be written much later.
 MEASURED = frozenset(LISTING) - {"recordings", "gaps", "links", "canary", "names"}
-HELD_NS = 60 * 10**9  # longest time by which rows in a recorder's memory may be older than its hot log
+HELD_NS = NS_PER_MINUTE  # longest time by which rows in a recorder's memory may be older than its hot log
 
 
 class HostName(NamedTuple):

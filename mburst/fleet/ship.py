@@ -26,7 +26,7 @@ from ..sql.segments import FileSelection, damaged_file, list_sealed
 from ..sql.shipped import SHIPPED_TABLES
 from ..sql.store import MARKER
 from ..sql.tables import LISTING, STORE_FORMAT
-from ..units import format_count, format_time
+from ..units import NS_PER_HOUR, format_count, format_time
 from . import LEVELS, receipts
 from .ledger import ShipLedger
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile
@@ -36,7 +36,7 @@ from .target import FleetTarget, TargetError
 
 MOST_FILES = 1000  # most files of a receipt; if it is lost, they are found again with one request each
 COMPACTED_FROM = ("bins", "sources", "steps")  # compaction leaves fewer rows, in files of a whole rack
-BEAT_NS = 3600 * 10**9  # interval of receipts without new files; hosts that ship regularly use their own interval
+BEAT_NS = NS_PER_HOUR  # interval of receipts without new files; hosts that ship regularly use their own interval
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ from .. import __version__
 from ..errors import MburstError
 from ..sql import StoreFolder
 from ..sql.damage import readable
-from ..units import format_count
+from ..units import NS_PER_DAY, format_count
 from . import UNFIT, UNFIT_HINT, receipts
 from .plan import (
-    DAY_NS,
     LINKS,
     MEASURED,
     NEAR_NS,
@@ -125,7 +124,7 @@ class _HostBursts:
     def _plans(self, files: list[ShippedFile], missing: list[str]) -> Iterator[PartitionPlan]:
         """Yields the plan of each complete day with bins, in order."""
         for date in sorted({date for file in files if file.table == "bins" for date in _dates(file)}):
-            if start_of(date) + DAY_NS <= self._result.until_ns:
+            if start_of(date) + NS_PER_DAY <= self._result.until_ns:
                 name = PartitionName(date, *self._found.name)
                 lost = compacted_of(f"host {name.host}", self._compacted_ns, start_of(date))
                 plan = planned(name, self._settings.definition, files, {}, [*missing, *lost])
@@ -261,5 +260,5 @@ def _is_of(noted: str, plan: PartitionPlan) -> bool:
 
 def _dates(file: ShippedFile) -> Iterator[str]:
     """Yields the dates (UTC) that rows of a file may have."""
-    for day in range(file.min_ns // DAY_NS, file.max_ns // DAY_NS + 1):
-        yield date_of(day * DAY_NS)
+    for day in range(file.min_ns // NS_PER_DAY, file.max_ns // NS_PER_DAY + 1):
+        yield date_of(day * NS_PER_DAY)

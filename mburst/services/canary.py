@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .. import files
 from ..errors import MburstError
 from ..sent_burst import SentBurst
-from ..units import format_count
+from ..units import NS_PER_HOUR, format_count
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MOST_BYTES = 64 << 20  # largest file of notes
-AROUND_NS = 3600 * 10**9  # greatest difference of the two clocks
+AROUND_NS = NS_PER_HOUR  # greatest difference of the two clocks
 POLL_S = 0.25
 SETTLED_S = 3.0  # after this time without another packet, no more are expected
 _RUN = re.compile(r"canary-[0-9a-f]{16}")

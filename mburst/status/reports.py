@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError
-from ..units import NS_PER_S, format_time
+from ..units import NS_PER_HOUR, format_time
 
 if TYPE_CHECKING:
     from ..agent.config import RunConfig, ScheduledReport
 
-LATE_NS = 3600 * NS_PER_S  # after a report was due, it is there
+LATE_NS = NS_PER_HOUR  # after a report was due, it is there
 _NAMED = 5  # racks that a sentence names
 
 

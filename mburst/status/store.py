@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..units import format_bytes, format_count, format_duration
+from ..units import NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     import duckdb
 
     from ..sql import StoreFolder
 
-DAY_NS = 86_400 * 10**9
-STALE_NS = 60 * 10**9  # a running recording has newer data, or its recorder is dead or hangs
+STALE_NS = NS_PER_MINUTE  # a running recording has newer data, or its recorder is dead or hangs
 UNSEALED_NS = 2 * 900 * 10**9  # twice the time after which a writer seals (sql/writer.py): an older log is not sealed
 LEAST_DAYS = 3.0  # least time until the disk is full
 LEAST_FREE = 0.02  # share of the disk
@@ -70,19 +69,19 @@ class DiskUse(NamedTuple):
     def full_in_days(self) -> float | None:
         """The days until the disk is full at the rate of the last day, or of the store's lifetime; None if that is less
         than an hour."""
-        span = min(self.age_ns, DAY_NS)
-        if span < DAY_NS // 24 or not self.day_bytes:
+        span = min(self.age_ns, NS_PER_DAY)
+        if span < NS_PER_HOUR or not self.day_bytes:
             return None
-        return self.free_bytes / (self.day_bytes * DAY_NS / span)
+        return self.free_bytes / (self.day_bytes * NS_PER_DAY / span)
 
 
 def full_in(days: float) -> str:
     """Returns "full in 2.5 days", "full in 3 h", "full within a minute" or "full now"."""
     if days >= 0.9995:  # format_duration writes it in days, too
         return f"full in {days:,.1f} days"
-    if days * DAY_NS < 60e9:
+    if days * NS_PER_DAY < NS_PER_MINUTE:
         return "full within a minute" if days else "full now"
-    return f"full in {format_duration(days * DAY_NS)}"
+    return f"full in {format_duration(days * NS_PER_DAY)}"
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class StoreStatus:
                 yield f"{name}: the recording has not ended, and has no data for {format_duration(behind)}"
             elif not one.ended and behind < -STALE_NS:
                 yield f"{name}: the newest data is {format_duration(-behind)} ahead of the clock here"
-            if one.ended in ("failed", "killed") and 0 <= behind < DAY_NS:
+            if one.ended in ("failed", "killed") and 0 <= behind < NS_PER_DAY:
                 yield f"{name}: the recording broke off ({one.ended}) {format_duration(behind)} ago"
 
     def _ahead(self) -> Iterator[str]:
@@ -161,7 +160,7 @@ def read(store: StoreFolder, now_ns: int | None = None, size_limit: int | None =
     from ..sql.repair.changed import check_changed
 
     now = time.time_ns() if now_ns is None else now_ns
-    since = now - DAY_NS
+    since = now - NS_PER_DAY
     with store.connect(since_ns=since) as con:
         live = _add_silent(con, store)
         set_variables(con, since_ns=since, now_ns=now + STALE_NS, live_writers=live)
@@ -206,7 +205,7 @@ def disk_use(store: StoreFolder, now_ns: int) -> DiskUse:
         first_ns = min(first_ns, facts.st_mtime_ns)
         if path.is_relative_to(store.path / ASIDE):
             aside_count, aside = aside_count + 1, aside + facts.st_size
-        if facts.st_mtime_ns > now_ns - DAY_NS and _came_ns(path, facts) > now_ns - DAY_NS:
+        if facts.st_mtime_ns > now_ns - NS_PER_DAY and _came_ns(path, facts) > now_ns - NS_PER_DAY:
             day += facts.st_size
         if path.suffix == ".parquet":
             sealed_ns = max(sealed_ns or 0, facts.st_mtime_ns)

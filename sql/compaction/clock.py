@@ -12,12 +12,12 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...units import NS_PER_DAY
 from .. import disk
 from ..format.filenames import REPLACED
-from .rules import DAY_NS
 
 NOTE = "clock"  # in the folder of what is replaced
-FAR_NS = 32 * DAY_NS  # a month, so that calls once a month are near each other
+FAR_NS = 32 * NS_PER_DAY  # a month, so that calls once a month are near each other
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class NotedClock:
             return NotedClock(now_ns)
         if self.doubted_ns is None or not self.doubted_ns <= now_ns <= self.doubted_ns + FAR_NS:
             return replace(self, doubted_ns=now_ns)
-        return NotedClock(now_ns) if now_ns - self.doubted_ns >= DAY_NS else self
+        return NotedClock(now_ns) if now_ns - self.doubted_ns >= NS_PER_DAY else self
 
     @property
     def doubts_until_ns(self) -> int | None:
         """Until when nothing is removed by age. None: the clock is believed, or behind, so that nothing seems old."""
         if self.doubted_ns is None or self.believed_ns is None or self.doubted_ns < self.believed_ns:
             return None
-        return self.doubted_ns + DAY_NS
+        return self.doubted_ns + NS_PER_DAY
 
 
 def doubt(noted: NotedClock) -> str:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...units import NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE
 from .. import verified
-from ..format.filenames import MIXED, NS_PER_DAY, SHIPPED, rack_of
+from ..format.filenames import MIXED, SHIPPED, rack_of
 from ..segments import SECOND_COPY, FileSelection, SealedFile, list_hot, list_sealed, second_copies
 from ..shipped import SHIPPED_TABLES, read_ledger
 from ..tables import ORDER
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 RECORDED = ("bins", "sources")
 MEASURED = ("kept", "queues", "ports", "buffers", "gnmi_values", "device_clocks", "probes", "clock")  # whole, then gone
 SUMMED = ("steps", "latency_steps")  # made of such rows; their segments have the time of the newest of these
-NS_PER_HOUR = 3600 * 10**9
-HELD_NS = 60 * 10**9  # by which rows may be older than their log
+HELD_NS = NS_PER_MINUTE  # by which rows may be older than their log
 SPARE_DAYS = 7  # of rows about recordings, in case the needed one is damaged
 SMALL_IN_HOUR = 16 << 20  # bytes: larger files are left until their day is over
 

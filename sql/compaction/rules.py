@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-DAY_NS = 86_400 * 10**9
-SETTLED_NS = 2 * 3600 * 10**9  # after the end of a day, when all of its rows are sealed
+from ...units import NS_PER_DAY, NS_PER_HOUR
+
+SETTLED_NS = 2 * NS_PER_HOUR  # after the end of a day, when all of its rows are sealed
 FOLLOWED_NS = 900 * 10**9  # after which followers of a store have read a file that came (sql/follow.py)
 LOOSEST = 0.25  # share of line rate: the loosest definition of a burst that queries may use
 
@@ -26,9 +27,9 @@ class KeepRules:
     line rate from which on bins are kept, with `around_ns` before and after; `size` is the size limit of the store in
     bytes, None for no limit."""
 
-    everything_ns: int = DAY_NS
-    bursts_ns: int = 90 * DAY_NS
-    steps_ns: int = 730 * DAY_NS
+    everything_ns: int = NS_PER_DAY
+    bursts_ns: int = 90 * NS_PER_DAY
+    steps_ns: int = 730 * NS_PER_DAY
     threshold: float = LOOSEST
     around_ns: int = 50_000_000
     size: int | None = None

@@ -23,6 +23,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from ...errors import UsageError
+from ...units import NS_PER_DAY
 
 HOT = "hot"
 MIXED = "date=mixed"
@@ -31,7 +32,6 @@ ASIDE = "damaged"  # the folder that `mburst repair` moves files into (sql/aside
 REPLACED = "replaced"  # the folder of what compaction replaces (sql/replacing.py): no rows are read from it
 SHIPPED = "shipped"  # the folder of receipts, and of what a store remembers of them: no rows are read from it
 PACKETS = "packets"  # the folder of rings of packets (mburst/packets/ring.py): no rows are read from it
-NS_PER_DAY = 86_400 * 10**9
 EARLIEST_NS, LATEST_NS = -(2**63), 2**63 - 1  # range of the times of rows
 COMPACTED = 10**9  # segments from this number on are those of compaction: no recorder reaches it
 LONGEST_HOST = 100  # most characters of a percent-encoded host in the name of a file

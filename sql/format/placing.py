@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...files import plain_name
+from ...units import NS_PER_DAY
 from ..tables import ORDER
 from .batches import not_of
-from .filenames import MIXED, NS_PER_DAY, SealedName, date_folder, rack_of
+from .filenames import MIXED, SealedName, date_folder, rack_of
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

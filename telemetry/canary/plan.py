@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import UsageError
-from ...units import format_bytes, format_duration, format_rate, format_share
+from ...units import NS_PER_S, format_bytes, format_duration, format_rate, format_share
 
 HEADERS = {4: 14 + 20 + 8, 6: 14 + 40 + 8}  # Ethernet without FCS, IP, UDP
 WIRE_BYTES = 24  # FCS, preamble and gap
@@ -18,7 +18,6 @@ LARGEST_MTU, USUAL_MTU = 9216, 1500
 MOST_SHARE = 0.25  # largest share of the link that can be requested
 MOST_BURSTS = 50_000
 MOST_TRIES = 2  # of each burst, if this host was held up while it sent
-SECOND = 10**9
 DEFAULT_TIMES_NS = (50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000)  # at line rate: the default sizes
 DEFAULT_LENGTHS_NS = (0, 2_000_000)  # back to back, and spread
 
@@ -89,7 +88,7 @@ class CanaryPlan:
 
 def line_ns(wire_bytes: int, link_bps: int) -> int:
     """How long a link takes for that many bytes."""
-    return -(-wire_bytes * 8 * SECOND // link_bps)
+    return -(-wire_bytes * 8 * NS_PER_S // link_bps)
 
 
 def length_at_least(plan: CanaryPlan, cell: BurstShape) -> int:
@@ -104,7 +103,7 @@ def wait_ns(plan: CanaryPlan, wire_bytes: int) -> int:
 
 def default_sizes(link_bps: int) -> tuple[int, ...]:
     """The bytes that the link carries in DEFAULT_TIMES_NS, to two digits."""
-    return tuple(int(float(f"{link_bps * time / 8 / SECOND:.2g}")) for time in DEFAULT_TIMES_NS)
+    return tuple(int(float(f"{link_bps * time / 8 / NS_PER_S:.2g}")) for time in DEFAULT_TIMES_NS)
 
 
 def planned(
@@ -164,8 +163,8 @@ class Pace:
             return 0
         last_ns, last_bytes = self._sent[-1]
         start = last_ns + int(wait_ns(self._plan, last_bytes) * self._rng.uniform(1.0, 1.5))
-        while self._sent and (self._sent[0][0] + SECOND <= start or self._total + wire_bytes > self._plan.budget):
+        while self._sent and (self._sent[0][0] + NS_PER_S <= start or self._total + wire_bytes > self._plan.budget):
             end, count = self._sent.popleft()
             self._total -= count
-            start = max(start, end + SECOND)
+            start = max(start, end + NS_PER_S)
         return start

@@ -6,9 +6,9 @@ import re
 from fractions import Fraction
 
 from ...errors import UsageError
-from ...units import SHOWN, checked_duration
+from ...units import NS_PER_HOUR, NS_PER_MINUTE, NS_PER_S, SHOWN, checked_duration
 
-_UNITS = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_UNITS = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": NS_PER_S, "m": NS_PER_MINUTE, "h": NS_PER_HOUR}
 _PART = re.compile(r"([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(ns|us|µs|μs|ms|s|m|h)")
 
 

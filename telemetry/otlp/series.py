@@ -13,6 +13,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from ...units import NS_PER_MINUTE
 from . import limits, messages
 from .meaning import Meanings, MetricMeaning
 
@@ -20,7 +21,7 @@ USUAL_DEVICE = "host.name"  # of metrics without a meaning
 DELTA_SUM = "delta sum"
 TOO_LONG = f"attributes of more than {limits.SERIES_BYTES:,} bytes"
 LARGEST = 2**63 - 1  # of a column
-FORGET_NS = 60 * 10**9  # from one check for unused resources to the next
+FORGET_NS = NS_PER_MINUTE  # from one check for unused resources to the next
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...units import NS_PER_DAY
 from ..gnmi.counters import Step, increase
 from ..line_rate import FASTEST_BPS, most_bytes
 from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_RESET, SET_BACK_NS
@@ -19,7 +20,7 @@ from .points import Ints, Points
 from .series import MetricSeries, SeriesFeed
 from .speeds import Speeds
 
-LONGEST_NS = 24 * 3600 * 10**9  # of a step: points further apart show nothing of the time in between
+LONGEST_NS = NS_PER_DAY  # of a step: points further apart show nothing of the time in between
 SET_BACK = "points more than a minute before what was taken (was the clock of the sender set back?)"
 UNCOVERED = 0.1  # of the time of a count, that may lie between the previous one and it: a longer time was lost
 

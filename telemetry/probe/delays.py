@@ -19,10 +19,10 @@ from collections.abc import Callable
 from math import sqrt
 
 from ...errors import MburstError, UsageError
-from ...units import NS_PER_S, parse_duration
+from ...units import NS_PER_MINUTE, parse_duration
 
 Delay = Callable[[], int]  # the next delay, ns
-LONGEST_NS = 60 * NS_PER_S
+LONGEST_NS = NS_PER_MINUTE
 
 _PARETO_INDEX = 3.0
 _PARETO_MEAN, _PARETO_DEVIATION = 1.5, sqrt(0.75)  # of a Pareto distribution with index 3 and minimum 1

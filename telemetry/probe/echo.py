@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from ...units import NS_PER_S
+from ...units import NS_PER_HOUR, NS_PER_S
 from .admission import CONNECTIONS
 from .delays import Delay
 from .loop import ERROR, HANGUP, READ, WRITE, Loop, listening
@@ -22,7 +22,7 @@ _WAITING_BYTES = 64 << 20  # that all connections together may owe, approximatel
 _MOST_SHARES = 64  # this part of it, or less if there are more connections
 _PIECE_BYTES = 512  # of memory for each waiting piece
 _BACKLOG = 128
-_IDLE_NS = 2 * 3600 * NS_PER_S  # twice the longest time between two probes of `mburst probe`
+_IDLE_NS = 2 * NS_PER_HOUR  # twice the longest time between two probes of `mburst probe`
 _IDLE_WHEN_FULL_NS = 30 * NS_PER_S
 _NO_MORE_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from storelib import write
 
 from mburst.analysis.answers import paths
-from mburst.analysis.answers.minutes import MINUTE_NS, by_minute, persistence
+from mburst.analysis.answers.minutes import by_minute, persistence
 from mburst.analysis.answers.paths import MEASURES, PathProbes, ProbeSelection, extremes, read_met, together
 from mburst.analysis.model import distributions
 from mburst.dashboards.report.path_words import clock_note
 from mburst.sql import StoreFolder
+from mburst.units import NS_PER_MINUTE
 
 START = 1_795_228_440_000_000_000  # a whole minute
 S, US, MS = 10**9, 1000, 10**6
@@ -204,8 +205,8 @@ def minutes(p99s: list[int]) -> list[dict[str, object]]:
     return [
         {
             "seq": i,
-            "tx_ns": START + number * MINUTE_NS + i * 10 * MS,
-            "rx_ns": START + number * MINUTE_NS + i * 10 * MS + (p99 if i > 195 else 1000),
+            "tx_ns": START + number * NS_PER_MINUTE + i * 10 * MS,
+            "rx_ns": START + number * NS_PER_MINUTE + i * 10 * MS + (p99 if i > 195 else 1000),
         }
         for number, p99 in enumerate(p99s)
         for i in range(200)
@@ -213,9 +214,11 @@ def minutes(p99s: list[int]) -> list[dict[str, object]]:
 
 
 def test_minutes_begin_at_whole_minutes_of_the_clock(tmp_path):
-    [met] = met_in(tmp_path, *minutes([5000, 7000, 9000]), {"seq": 9, "tx_ns": START + 2 * MINUTE_NS + S, "lost": True})
+    [met] = met_in(
+        tmp_path, *minutes([5000, 7000, 9000]), {"seq": 9, "tx_ns": START + 2 * NS_PER_MINUTE + S, "lost": True}
+    )
     found = by_minute(met)
-    assert [entry.start_ns for entry in found] == [START, START + MINUTE_NS, START + 2 * MINUTE_NS]
+    assert [entry.start_ns for entry in found] == [START, START + NS_PER_MINUTE, START + 2 * NS_PER_MINUTE]
     assert [(entry.n, entry.lost, entry.least, entry.p50, entry.p99) for entry in found] == [
         (200, 0, 1000, 1000, 5000),
         (200, 0, 1000, 1000, 7000),

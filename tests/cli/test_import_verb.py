@@ -22,10 +22,11 @@ from places import ROOT
 from mburst.api import importing
 from mburst.sql import StoreFolder
 from mburst.sql.compaction.compact import compact
-from mburst.sql.compaction.rules import DAY_NS, KeepRules
+from mburst.sql.compaction.rules import KeepRules
 from mburst.sql.locks import acquire
 from mburst.telemetry import csv_import
 from mburst.telemetry.csv_import import CsvFile, open_text
+from mburst.units import NS_PER_DAY
 
 NOW = 1_795_228_464_011_544_286
 
@@ -152,7 +153,7 @@ def test_each_row_counts_as_often_as_the_file_with_the_most_has_it(
 def test_probes_that_are_kept_as_sums_are_not_added_again(probes_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     assert mburst("import", "probes", probes_file, "-o", store)[0] == 0
-    compact(StoreFolder.open(store), KeepRules(0, 0), now_ns=time.time_ns() + 10 * DAY_NS)
+    compact(StoreFolder.open(store), KeepRules(0, 0), now_ns=time.time_ns() + 10 * NS_PER_DAY)
     with probes_file.open("ab") as file:
         file.write(b"api,cache,%d,\n" % (NOW + 10**9))
     code, out, _ = mburst("import", "probes", probes_file, "-o", store)

@@ -8,11 +8,12 @@ from reportlib import BIN, FULL, START
 from storelib import write
 
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.dashboards.common.words import DAY_NS, clock
+from mburst.dashboards.common.words import clock
 from mburst.dashboards.report import answer, page
 from mburst.dashboards.report.words import statements
 from mburst.quality import Quality
 from mburst.sql import StoreFolder
+from mburst.units import NS_PER_DAY
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_times_are_dated_by_the_period_of_the_page(tmp_path):
     store = StoreFolder.create(tmp_path / "store")
     reportlib.fill_apart(store, 10**10)
     name = {"recording_id": "later", "host": "b"}
-    write(store, "recordings", {**name, "start_ns": START + 3 * DAY_NS, "end_ns": START + 3 * DAY_NS + 10**9})
-    write(store, "bins", {**name, "ts_ns": START + 3 * DAY_NS, "wire_bytes": 900})
+    write(store, "recordings", {**name, "start_ns": START + 3 * NS_PER_DAY, "end_ns": START + 3 * NS_PER_DAY + 10**9})
+    write(store, "bins", {**name, "ts_ns": START + 3 * NS_PER_DAY, "wire_bytes": 900})
     html = page.render(reportlib.gathered(store), BurstDefinition())
     assert ">2026-11-21 02:34:00.100000<" in html and ">02:34:00.100000<" not in html

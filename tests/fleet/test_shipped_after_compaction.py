@@ -17,12 +17,13 @@ from mburst.fleet.ship import ShipSettings, ship
 from mburst.fleet.ship_bursts import ship_bursts
 from mburst.fleet.target import FleetTarget, open_target
 from mburst.sql import StoreFolder
-from mburst.sql.compaction.rules import DAY_NS, SETTLED_NS
+from mburst.sql.compaction.rules import SETTLED_NS
+from mburst.units import NS_PER_DAY
 
 pytest.importorskip("obstore")
 
 HOUR = 3600 * S
-NOON = DAY + DAY_NS // 2
+NOON = DAY + NS_PER_DAY // 2
 LOST = "rows from 2024-10-04 11:59:40.000000 to 2024-10-04 12:00:29.990000 were compacted before they were shipped"
 
 
@@ -31,7 +32,7 @@ def store(tmp_path: Path) -> StoreFolder:
     """A store of three days of two hosts; the files of the first day are merged, and still have all of its rows."""
     made = StoreFolder.create(tmp_path / "store")
     days_of_bursts(made)
-    [day] = compacted(made, DAY + DAY_NS + SETTLED_NS).days
+    [day] = compacted(made, DAY + NS_PER_DAY + SETTLED_NS).days
     assert day.detail == 1
     return made
 
@@ -49,15 +50,15 @@ def test_receipts_state_what_was_compacted_before(store: StoreFolder, tmp_path: 
     ]
     for ledger in (store.path / "shipped").iterdir():
         ledger.unlink()
-    recorded(store, "r9", *incast(DAY + 3 * DAY_NS))
-    compacted(store, DAY + 2 * DAY_NS + SETTLED_NS)  # the rows that had arrived are not lost
+    recorded(store, "r9", *incast(DAY + 3 * NS_PER_DAY))
+    compacted(store, DAY + 2 * NS_PER_DAY + SETTLED_NS)  # the rows that had arrived are not lost
     by(store, target, ShipSettings())
     for host in ("host-r0", "host-r1"):
         assert newest(target, host).compacted_ns == (NOON - 20 * S, NOON + 29_990_000_000), host
 
 
 def test_days_with_such_rows_are_incomplete(store: StoreFolder, tmp_path: Path) -> None:
-    recorded(store, "r9", *incast(DAY + 9 * DAY_NS))  # a host that recorded later, into the same store
+    recorded(store, "r9", *incast(DAY + 9 * NS_PER_DAY))  # a host that recorded later, into the same store
     ship(store, open_target(str(tmp_path / "target")), ShipSettings())
     detected(tmp_path / "target", tmp_path / "results", "2024-10-04")
     detected(tmp_path / "target", tmp_path / "results", "2024-10-05")
@@ -91,8 +92,8 @@ def test_compaction_waits_from_the_first_call_on(tmp_path: Path) -> None:
 
 def of_day(store: StoreFolder, day: int, name: str = "", **more: Any) -> None:
     """A recording from noon of a day to 2 o'clock, with bursts at noon and across midnight."""
-    noon = NOON + day * DAY_NS
-    midnight = noon + DAY_NS // 2
+    noon = NOON + day * NS_PER_DAY
+    midnight = noon + NS_PER_DAY // 2
     pieces = (quiet(noon, 10), incast(noon + S), incast(midnight - 5 * MS, 12), quiet(midnight + 2 * HOUR, 10))
     recorded(store, name or f"day-{day}", *together(*pieces), host="h", **more)
 
@@ -102,13 +103,13 @@ def shipped_days(folder: Path) -> tuple[StoreFolder, FleetTarget]:
     store, target = StoreFolder.create(folder / "store"), open_target(folder / "results")
     for day in range(2):
         of_day(store, day)
-    recorded(store, "later", *quiet(DAY + 2 * DAY_NS + HOUR, 10), host="h")
+    recorded(store, "later", *quiet(DAY + 2 * NS_PER_DAY + HOUR, 10), host="h")
     [host] = ship_bursts(store, target, ShipSettings("bursts")).hosts
-    assert host.sent and host.until_ns == DAY + 2 * DAY_NS
+    assert host.sent and host.until_ns == DAY + 2 * NS_PER_DAY
     return store, target
 
 
-@pytest.mark.parametrize(("everything_ns", "is_lost"), [(0, False), (DAY_NS, True)])
+@pytest.mark.parametrize(("everything_ns", "is_lost"), [(0, False), (NS_PER_DAY, True)])
 def test_days_that_are_shipped_beside_compaction_have_bursts_across_midnight_once(
     tmp_path: Path, everything_ns: int, is_lost: bool
 ) -> None:
@@ -121,7 +122,7 @@ def test_days_that_are_shipped_beside_compaction_have_bursts_across_midnight_onc
         if is_lost:
             next((store.path / "shipped").iterdir()).unlink()
             ship_bursts(store, target, ShipSettings("bursts"))
-        merged += len(compacted(store, DAY + (day + 1) * DAY_NS + SETTLED_NS, everything_ns=everything_ns).days)
+        merged += len(compacted(store, DAY + (day + 1) * NS_PER_DAY + SETTLED_NS, everything_ns=everything_ns).days)
     ship_bursts(store, target, ShipSettings("bursts"))
     assert merged >= 1, "it does not wait for ever"
     found = rows_of(tmp_path / "results", "bursts")
@@ -134,7 +135,7 @@ def test_what_was_shipped_is_not_replaced_by_less(tmp_path: Path, by: str, capfd
     """Though more of the day is recorded after that of which it was made is gone: that is an error."""
     store, target = shipped_days(tmp_path)
     if by.startswith("compaction"):
-        compacted(store, DAY + DAY_NS + SETTLED_NS)
+        compacted(store, DAY + NS_PER_DAY + SETTLED_NS)
     elif by == "repair":
         for path in sealed_files(store, "bins")[:1]:
             path.write_bytes(path.read_bytes()[:-9])
@@ -201,7 +202,7 @@ def test_tables_that_are_shipped_later_lack_what_was_compacted_before(tmp_path: 
     days_of_bursts(store)
     ship(store, target, NARROW)
     assert newest(target, "host-r0").compacted_ns is None
-    compacted(store, DAY + DAY_NS + SETTLED_NS)
+    compacted(store, DAY + NS_PER_DAY + SETTLED_NS)
     for _ in range(2):
         ship(store, target, ShipSettings())
         assert newest(target, "host-r0").compacted_ns == (NOON - 20 * S, NOON + 29_990_000_000)

@@ -274,6 +274,10 @@ ONE_OF = {
             "dashboards/top/terminal.py",  # those of job control: stop and continue
         },
     ),
+    "the nanoseconds of a second, minute, hour and day": (
+        r"(?m)^(?:[A-Z_]+, )*_?(?:NS_PER_(?:S|MINUTE|HOUR|DAY)|(?:SECOND|MINUTE|HOUR|DAY)(?:_NS)?)(?:, [A-Z_]+)* = ",
+        {"mburst/units.py"},
+    ),
     "a table printer": (r"\.ljust\(width|\.rjust\(width", {"mburst/columns.py"}),
     "a writer of whole files": (r"src_dir_fd", {"mburst/files.py"}),
     "a thread that stores rows beside the work": (r"SimpleQueue\(", {"mburst/services/background.py"}),

@@ -15,13 +15,14 @@ from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.sql import StoreFolder
 from mburst.sql.compaction import files
 from mburst.sql.compaction.compact import Compacted, compact
-from mburst.sql.compaction.rules import DAY_NS, SETTLED_NS, KeepRules
+from mburst.sql.compaction.rules import SETTLED_NS, KeepRules
 from mburst.sql.format import filenames
 from mburst.sql.format.filenames import Segment
+from mburst.units import NS_PER_DAY
 
 MS, S = 10**6, 10**9
-DAY = 20_000 * DAY_NS  # the first of the stores' days
-NOW = DAY + 3 * DAY_NS + SETTLED_NS  # the first two days have been over for more than a day
+DAY = 20_000 * NS_PER_DAY  # the first of the stores' days
+NOW = DAY + 3 * NS_PER_DAY + SETTLED_NS  # the first two days have been over for more than a day
 LINK = 10**9
 
 Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]  # of bins and of senders
@@ -50,7 +51,7 @@ def recorded(
     times = [row["ts_ns"] for row in bins]
     with store.writer("recordings", lane["host"], "r1", writer) as to:
         span = {"start_ns": min(times, default=None), "end_ns": max(times, default=None)}
-        to.append(rows("recordings", {**lane, **of, **counted, **span, "written_ns": DAY + DAY_NS}))
+        to.append(rows("recordings", {**lane, **of, **counted, **span, "written_ns": DAY + NS_PER_DAY}))
 
 
 def incast(at_ns: int, ms: int = 5, senders: int = 10) -> Rows:
@@ -88,7 +89,7 @@ def together(*of: Rows) -> Rows:
 def days_of_bursts(store: StoreFolder, hosts: int = 2) -> None:
     """Adds three days of HOSTS: an incast and quiet traffic on each."""
     for host in range(hosts):
-        days = [DAY + day * DAY_NS + 12 * 3600 * S for day in range(3)]
+        days = [DAY + day * NS_PER_DAY + 12 * 3600 * S for day in range(3)]
         pieces = [
             piece
             for noon in days
@@ -119,7 +120,7 @@ def compacted(store: StoreFolder, now_ns: int = NOW, **rules: Any) -> Compacted:
     return found
 
 
-def hours_merged(store: StoreFolder, now_ns: int = DAY + DAY_NS + 3700 * S) -> list[int]:
+def hours_merged(store: StoreFolder, now_ns: int = DAY + NS_PER_DAY + 3700 * S) -> list[int]:
     """Compacts STORE while its first day is not over, with files that are old enough to be merged. Returns the merged
     hours."""
     with mock.patch.object(files, "FOLLOWED_NS", 0):
@@ -131,7 +132,12 @@ def hours_merged(store: StoreFolder, now_ns: int = DAY + DAY_NS + 3700 * S) -> l
 # --- random stores and their answers ---------------------------------------------------------------------------------
 
 # Times of traffic: at noon, across two hours, and across two days.
-PLACES = (DAY + DAY_NS // 2, DAY + DAY_NS // 2 - 40 * MS, DAY + DAY_NS - 700 * MS, DAY + DAY_NS - 3 * MS)
+PLACES = (
+    DAY + NS_PER_DAY // 2,
+    DAY + NS_PER_DAY // 2 - 40 * MS,
+    DAY + NS_PER_DAY - 700 * MS,
+    DAY + NS_PER_DAY - 3 * MS,
+)
 
 
 # Pieces of traffic: place, ms after it, number of bins, share of full ones, and a seed for the rest.

@@ -17,16 +17,17 @@ from mburst.cli.compact import line
 from mburst.sql import StoreFolder, follow
 from mburst.sql.compaction import files
 from mburst.sql.compaction.compact import compact
-from mburst.sql.compaction.rules import DAY_NS, FOLLOWED_NS, SETTLED_NS, KeepRules
+from mburst.sql.compaction.rules import FOLLOWED_NS, SETTLED_NS, KeepRules
 from mburst.sql.follow import TableFollower
 from mburst.sql.format import filenames
 from mburst.sql.format.filenames import Segment
 from mburst.sql.segments import FileSelection, SealedFile, list_sealed
+from mburst.units import NS_PER_DAY
 
 HOUR = 3600 * S
 HOSTS = ("a", "b", "c")
 AT_ELEVEN = DAY + 11 * HOUR + 2 * 60 * S  # the hours before have ended
-OVER = DAY + DAY_NS + SETTLED_NS
+OVER = DAY + NS_PER_DAY + SETTLED_NS
 
 
 def traffic(host: str, hour: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -82,7 +83,7 @@ def test_a_day_of_merged_hours_is_compacted_like_any_other(store: StoreFolder, t
         for hour in (9, 10, 11):
             recorded(other, f"{host}{hour}", *traffic(host, hour))
     hours_merged(store, AT_ELEVEN)
-    for now_ns, detail in ((OVER, 1), (OVER + DAY_NS, 2)):
+    for now_ns, detail in ((OVER, 1), (OVER + NS_PER_DAY, 2)):
         for made in (store, other):
             done = [day for day in compacted(made, now_ns).days if day.name.start_ns == DAY]
             assert [day.detail for day in done] == [detail]
@@ -154,7 +155,7 @@ def test_a_day_with_a_recorder_that_died_keeps_every_row(tmp_path: Path) -> None
     before = answers(store)
     assert hours_merged(store, AT_ELEVEN) == [9]
     assert names(store, "bins") == [0, 0, 0, 1]
-    compacted(store, OVER + DAY_NS)
+    compacted(store, OVER + NS_PER_DAY)
     assert answers(store) == before and names(store, "bins").count(0) == 3
 
 

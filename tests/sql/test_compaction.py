@@ -38,11 +38,12 @@ from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.errors import UsageError
 from mburst.sql import StoreFolder, replacing
 from mburst.sql.compaction.compact import compact
-from mburst.sql.compaction.rules import DAY_NS, SETTLED_NS, KeepRules
+from mburst.sql.compaction.rules import SETTLED_NS, KeepRules
 from mburst.sql.follow import TableFollower
 from mburst.sql.format import filenames
 from mburst.sql.limits import noting
 from mburst.sql.shipped import ledger_text
+from mburst.units import NS_PER_DAY
 
 # --- random stores --------------------------------------------------------------------------------------------------
 
@@ -143,7 +144,7 @@ def rows_of(store: StoreFolder, table: str) -> int:
 def test_join_of_wide_bins_and_senders_before(tmp_path: Path) -> None:
     # Bins of 100 ms are joined over 5 of them; senders from before the burst are kept.
     store = StoreFolder.create(tmp_path / "store")
-    noon = DAY + DAY_NS // 2
+    noon = DAY + NS_PER_DAY // 2
     rows = together(
         quiet(noon - 2 * S, 200),
         incast(noon, 60),
@@ -182,15 +183,15 @@ def test_rows_of_a_recording_that_later_days_have_again_go(tmp_path: Path) -> No
     for name, days in (("a" * 12, range(1, 30)), ("b" * 12, range(1, 2))):
         of = {"recording_id": name, "capture_id": name, "writer_id": name, **row}
         for day in days:
-            more = {"written_ns": DAY + day * DAY_NS, "counted_segments": day, "bytes": day}
+            more = {"written_ns": DAY + day * NS_PER_DAY, "counted_segments": day, "bytes": day}
             with store.writer("recordings", "a", "r1", name) as writer:
                 writer.append(rows("recordings", {**of, **more}))
     asked = "SELECT recording_id, bytes, written_ns FROM recordings ORDER BY ALL"
     before = answers(store, asked)
-    compacted(store, DAY + 40 * DAY_NS)
+    compacted(store, DAY + 40 * NS_PER_DAY)
     dates = {path.parent.parent.name for path in sealed_files(store, "recordings")}
     assert answers(store, asked) == before and len(dates) == 1 + 9
-    assert compacted(store, DAY + 40 * DAY_NS).days == []
+    assert compacted(store, DAY + 40 * NS_PER_DAY).days == []
     sealed_files(store, "recordings")[-1].write_bytes(b"damaged")
     assert answers(store, asked)[0][1] == 28
 
@@ -198,16 +199,16 @@ def test_rows_of_a_recording_that_later_days_have_again_go(tmp_path: Path) -> No
 def test_later_ages_keep_sums_then_nothing(store: StoreFolder) -> None:
     sums = counted(store)
     compacted(store)
-    compacted(store, NOW + 90 * DAY_NS)
+    compacted(store, NOW + 90 * NS_PER_DAY)
     assert counted(store) == sums and rows_of(store, "bins") == rows_of(store, "sources") == rows_of(store, "kept") == 0
-    compacted(store, NOW + 731 * DAY_NS)
+    compacted(store, NOW + 731 * NS_PER_DAY)
     assert counted(store) == [] and rows_of(store, "recordings") == 2
 
 
 def test_sums_do_not_depend_on_the_steps_of_compaction(store: StoreFolder) -> None:
     # The sums are the same whether a day is reduced to them at once or step by step.
     before = counted(store)
-    compacted(store, NOW + 100 * DAY_NS)
+    compacted(store, NOW + 100 * NS_PER_DAY)
     assert counted(store) == before
 
 
@@ -216,7 +217,8 @@ def test_unanswerable_questions_are_refused_or_noted(store: StoreFolder) -> None
     low, sentences = BurstDefinition(threshold=0.1), []
     with noting(sentences.append):
         [found] = bursts(store, low)
-    assert {burst["start_ns"] // DAY_NS * DAY_NS for burst in found} == {DAY + 2 * DAY_NS}  # the day that is whole
+    whole = DAY + 2 * NS_PER_DAY
+    assert {burst["start_ns"] // NS_PER_DAY * NS_PER_DAY for burst in found} == {whole}
     [sentence] = sentences
     assert "bursts before 2024-10-06" in sentence and "left out" in sentence
     with store.connect() as con:
@@ -255,7 +257,7 @@ def test_bins_out_of_order_give_the_same_sums(tmp_path: Path) -> None:
         for host in ("a", "b", "c"):
             bins, senders = together(quiet(DAY + S, 300), incast(DAY + 5 * S), quiet(DAY + 900 * S, 30))
             recorded(store, host, bins[::-1] if is_late else bins, senders)
-        compacted(store, DAY + DAY_NS + SETTLED_NS)
+        compacted(store, DAY + NS_PER_DAY + SETTLED_NS)
         compacted(store)
         sums.append((answers(store, STEPS), answers(store, "FROM bins ORDER BY ALL"), answers(store, "FROM kept")))
     assert sums[0] == sums[1] and len(sums[0][0]) == 3 * 5
@@ -289,7 +291,7 @@ def test_a_damaged_day_is_left_alone_and_named(store: StoreFolder) -> None:
     content[100] ^= 1
     path.write_bytes(content)
     done = compact(store, KeepRules(), now_ns=NOW)
-    assert [day.name.day * DAY_NS for day in done.days if "bins" in str(day)] == []
+    assert [day.name.day * NS_PER_DAY for day in done.days if "bins" in str(day)] == []
     assert any(path.name in trouble for trouble in done.troubles)
     assert path.exists()
 
@@ -308,12 +310,12 @@ def test_files_that_were_not_shipped_are_left_alone(store: StoreFolder) -> None:
 
 def test_the_age_of_late_imports_counts_from_the_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Rows of 2024 that were written 100 days later: they are kept for a day from then on.
-    store, imported_ns = StoreFolder.create(tmp_path / "store"), DAY + 100 * DAY_NS
+    store, imported_ns = StoreFolder.create(tmp_path / "store"), DAY + 100 * NS_PER_DAY
     begin = filenames.Segment
     late = lambda host, _, *rest: begin(host, imported_ns, *rest)  # noqa: E731
     monkeypatch.setattr(compactionlib, "Segment", late)
     recorded(store, "a", *together(incast(DAY + S), quiet(DAY + 20 * S, 100)))
-    found = [compacted(store, imported_ns + at).days for at in (DAY_NS, DAY_NS + SETTLED_NS)]
+    found = [compacted(store, imported_ns + at).days for at in (NS_PER_DAY, NS_PER_DAY + SETTLED_NS)]
     assert [[day.detail.name for day in days] for days in found] == [["ALL"], ["BURSTS"]]
 
 
@@ -323,7 +325,7 @@ def test_a_clock_that_is_far_ahead_is_believed_after_a_day(store: StoreFolder, m
         done = compact(store, KeepRules())
         return {day.detail.name for day in done.days}, done.troubles
 
-    begun_ns, ahead_ns = DAY + DAY_NS + SETTLED_NS, DAY + 5000 * DAY_NS
+    begun_ns, ahead_ns = DAY + NS_PER_DAY + SETTLED_NS, DAY + 5000 * NS_PER_DAY
     assert compacted_at(begun_ns) == ({"ALL"}, [])
     sums = counted(store)
     line = (
@@ -331,16 +333,16 @@ def test_a_clock_that_is_far_ahead_is_believed_after_a_day(store: StoreFolder, m
         "nothing is removed by age before 2038-06-14 00:00 UTC (set the clock if it is wrong)"
     )
     assert compacted_at(ahead_ns) == ({"ALL"}, [line])
-    assert compacted_at(ahead_ns + DAY_NS // 2) == (set(), [line]) and counted(store) == sums
-    assert compacted_at(begun_ns + DAY_NS // 2) == (set(), [])  # it was set right
-    assert compacted_at(DAY - 9000 * DAY_NS) == (set(), [])  # nothing is old by a clock that is behind
-    for at_ns in (ahead_ns, ahead_ns - DAY_NS, ahead_ns - 1):
+    assert compacted_at(ahead_ns + NS_PER_DAY // 2) == (set(), [line]) and counted(store) == sums
+    assert compacted_at(begun_ns + NS_PER_DAY // 2) == (set(), [])  # it was set right
+    assert compacted_at(DAY - 9000 * NS_PER_DAY) == (set(), [])  # nothing is old by a clock that is behind
+    for at_ns in (ahead_ns, ahead_ns - NS_PER_DAY, ahead_ns - 1):
         assert compacted_at(at_ns)[1]
     assert compacted_at(ahead_ns) == ({"NONE"}, [])  # a day later: it was left alone for so long
-    assert compacted_at(ahead_ns + 30 * DAY_NS) == (set(), [])
+    assert compacted_at(ahead_ns + 30 * NS_PER_DAY) == (set(), [])
     for text in ("", "{", "[]", '{"believed_ns": 1e30, "doubted_ns": []}', '{"believed_ns": -1, "doubted_ns": 1}'):
         (store.path / "replaced" / "clock").write_text(text)
-        assert compacted_at(ahead_ns + 90 * DAY_NS) == (set(), [])
+        assert compacted_at(ahead_ns + 90 * NS_PER_DAY) == (set(), [])
 
 
 def test_dry_run_writes_nothing(store: StoreFolder) -> None:
@@ -358,8 +360,8 @@ def test_size_takes_the_oldest_detail_first(store: StoreFolder) -> None:
     (ring / "0000000000-0000000000000000000.pcapng").write_bytes(bytes(10**6))
     assert compacted(store, size=whole).days == []
     done = compact(store, KeepRules(size=whole - 1), now_ns=NOW)
-    assert [(day.name.day * DAY_NS, day.detail.name, day.for_size) for day in done.days] == [(DAY, "STEPS", True)]
-    days = {(burst["start_ns"] - DAY) // DAY_NS for burst in bursts(store)[0]}
+    assert [(day.name.day * NS_PER_DAY, day.detail.name, day.for_size) for day in done.days] == [(DAY, "STEPS", True)]
+    days = {(burst["start_ns"] - DAY) // NS_PER_DAY for burst in bursts(store)[0]}
     assert done.bytes < whole and days == {1, 2}
     done = compact(store, KeepRules(size=1), now_ns=NOW)
     assert counted(store) == [] and done.bytes > 1

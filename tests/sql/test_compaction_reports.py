@@ -19,10 +19,10 @@ from storelib import rows
 import mburst
 from mburst.errors import MburstError
 from mburst.sql import StoreFolder
-from mburst.sql.compaction.rules import DAY_NS
+from mburst.units import NS_PER_DAY
 
-WHOLE = DAY + 2 * DAY_NS  # from here on the store has every bin
-RECENT = WHOLE + DAY_NS // 2
+WHOLE = DAY + 2 * NS_PER_DAY  # from here on the store has every bin
+RECENT = WHOLE + NS_PER_DAY // 2
 THRESHOLDS = (0.25, 0.5, 0.9)
 WIDTHS_NS = (MS // 2, MS, 7 * MS, 10 * MS, 25 * MS, 100 * MS)
 # Begin of a period of a rack in seconds from DAY, and its length in seconds: near PLACES, hours and days.

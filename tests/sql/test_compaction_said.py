@@ -19,9 +19,10 @@ from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.errors import MburstError, UsageError
 from mburst.sql import StoreFolder, limits, replacing
 from mburst.sql.compaction.compact import compact
-from mburst.sql.compaction.rules import DAY_NS, SETTLED_NS, KeepRules
+from mburst.sql.compaction.rules import SETTLED_NS, KeepRules
 from mburst.sql.format import filenames
 from mburst.sql.format.filenames import Segment
+from mburst.units import NS_PER_DAY
 
 
 @pytest.fixture
@@ -49,19 +50,19 @@ def test_late_rows_of_a_compacted_day_count_once(store: StoreFolder) -> None:
     # A clock was set back by days: more rows of a recording arrive for a day that is already compacted.
     compacted(store)
     sums = counted(store)
-    late_ns = NOW + 5 * DAY_NS
+    late_ns = NOW + 5 * NS_PER_DAY
     writer = f"{zlib.crc32(b'r0'):012x}"
     late = {"recording_id": "r0", "host": "host-r0", "wire_bytes": 84, "bytes": 60, "packets": 1}
     begin = lambda host, writer, number: Segment(host, late_ns, writer, number)  # noqa: E731
     with mock.patch.object(filenames, "new_segment", begin), store.writer("bins", "host-r0", "r1", writer) as to:
         to.append(rows("bins", *({**late, "ts_ns": DAY + S + k} for k in (0, MS))))
-    for now_ns in (late_ns + DAY_NS, late_ns + DAY_NS + SETTLED_NS, late_ns + 2 * DAY_NS):
+    for now_ns in (late_ns + NS_PER_DAY, late_ns + NS_PER_DAY + SETTLED_NS, late_ns + 2 * NS_PER_DAY):
         compacted(store, now_ns)
     assert [row[1] for row in counted(store)] == [sums[0][1] + 2, sums[1][1]]
 
 
 def test_a_day_that_is_removed_at_once_is_reported_as_compacted(store: StoreFolder) -> None:
-    compacted(store, NOW + 800 * DAY_NS)
+    compacted(store, NOW + 800 * NS_PER_DAY)
     assert counted(store) == [] and rows_of(store, "thinned") == 6
     with store.connect() as con, pytest.raises(UsageError, match="this store was compacted"):
         find_bursts(con, since_ns=DAY)

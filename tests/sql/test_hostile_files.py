@@ -18,17 +18,10 @@ from mburst.__main__ import main
 from mburst.sql import StoreFolder, verified
 from mburst.sql.follow import TableFollower
 from mburst.sql.format import frames
-from mburst.sql.format.filenames import (
-    NS_PER_DAY,
-    SealedName,
-    date_folder,
-    hot_path,
-    new_segment,
-    new_writer,
-    rack_folder,
-)
+from mburst.sql.format.filenames import SealedName, date_folder, hot_path, new_segment, new_writer, rack_folder
 from mburst.sql.format.placing import MOST_ROWS
 from mburst.sql.tables import arrow_schema
+from mburst.units import NS_PER_DAY
 
 T = 1_700_000_000_000_000_000
 SOUND = 5  # rows of bins that are not hostile

@@ -18,9 +18,9 @@ from storelib import rows
 
 import mburst
 from mburst.sql import StoreFolder
-from mburst.sql.compaction.rules import DAY_NS
 from mburst.sql.format import filenames
 from mburst.sql.format.filenames import Segment
+from mburst.units import NS_PER_DAY
 
 ERROR = 0.01
 PROBE = st.fixed_dictionaries(
@@ -119,19 +119,19 @@ def test_probes_that_come_later_are_added(tmp_path: Path) -> None:
 
 
 def test_probes_that_are_imported_late_are_kept_from_then_on(tmp_path: Path) -> None:
-    store, imported_ns = StoreFolder.create(tmp_path / "store"), DAY + 200 * DAY_NS
+    store, imported_ns = StoreFolder.create(tmp_path / "store"), DAY + 200 * NS_PER_DAY
     probed(store, [{"dst": "b", "at_ns": i, "latency_ns": 1000} for i in range(9)], imported_ns)
     for days, left in ((1, 9), (89, 9), (91, 0)):
-        compacted(store, now_ns=imported_ns + days * DAY_NS)
+        compacted(store, now_ns=imported_ns + days * NS_PER_DAY)
         assert len(asked(store, "FROM probes")) == left
 
 
 def test_sums_of_probes_that_are_imported_late_are_kept_from_then_on(tmp_path: Path) -> None:
-    store, imported_ns = StoreFolder.create(tmp_path / "store"), DAY + 200 * DAY_NS
+    store, imported_ns = StoreFolder.create(tmp_path / "store"), DAY + 200 * NS_PER_DAY
     probed(store, [{"dst": "b", "at_ns": i, "latency_ns": 1000} for i in range(9)], imported_ns)
-    rules = {"everything_ns": DAY_NS, "bursts_ns": 7 * DAY_NS, "steps_ns": 30 * DAY_NS}
+    rules = {"everything_ns": NS_PER_DAY, "bursts_ns": 7 * NS_PER_DAY, "steps_ns": 30 * NS_PER_DAY}
     for days, left in ((8, 1), (9, 1), (29, 1), (31, 0)):
-        compacted(store, imported_ns + days * DAY_NS, **rules)
+        compacted(store, imported_ns + days * NS_PER_DAY, **rules)
         assert len(asked(store, "FROM latency_steps")) == left
 
 

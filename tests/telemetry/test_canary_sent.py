@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from mburst.errors import UsageError
 from mburst.telemetry.canary import plan as canary_plan
 from mburst.telemetry.canary import sender as canary_sender
-from mburst.telemetry.canary.plan import SECOND, BurstShape, CanaryPlan, Frames, Pace, planned
+from mburst.telemetry.canary.plan import BurstShape, CanaryPlan, Frames, Pace, planned
 from mburst.telemetry.probe.targets import resolve
+from mburst.units import NS_PER_S
 
 FRAMES = Frames.of(1500, 4)
 RUN = bytes(range(8))
@@ -55,8 +56,8 @@ def test_no_second_has_more_than_the_share(sizes: list[int], share: float, took:
         sent.append((start, now, wire))
         pace.sent(now, wire)
     for begin, _, _ in sent:
-        within = sum(wire for start, end, wire in sent if end > begin and start < begin + SECOND)
-        late = sum(wire for start, end, wire in sent if start < begin + SECOND <= end)
+        within = sum(wire for start, end, wire in sent if end > begin and start < begin + NS_PER_S)
+        late = sum(wire for start, end, wire in sent if start < begin + NS_PER_S <= end)
         assert within - late <= plan.budget
     assert all(b[0] - a[1] >= plan.gap_ns for a, b in itertools.pairwise(sent))
 

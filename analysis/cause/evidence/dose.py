@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....units import NS_PER_S
 from ...model.lines import Line, line_over_blocks
 from ...model.stats import Estimate, Floats
 from ..scene import Evidence, Scene
@@ -14,7 +15,6 @@ from .fifo import waited_here
 from .switch import depth_at
 
 ROUNDS = 500  # of the bootstrap
-SECOND = 10**9
 
 
 def against_rate(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
@@ -34,7 +34,7 @@ def against_rate(evidence: Evidence, scene: Scene, number: int, met: Floats, rng
         return found and found.r
 
     evidence.correlation_bin = with_rate(max(port.bin_ns, int(MS)))
-    evidence.correlation_second = with_rate(SECOND)
+    evidence.correlation_second = with_rate(NS_PER_S)
     waited = waited_here(delays, crossing)
     full = evidence.full_ns if evidence.full_ns is not None else port.busy_after(met)
     doses = {"time that the port stayed full after the probe came": full}

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...analysis.bursts.follower import Follower
 from ...analysis.read.columns import joined, table_of
+from ...units import NS_PER_HOUR
 from .counts import STAMPS, LaneCounts, LaneName, PathCounts, QueueCounts
 from .queries import (
     BINS,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from ...sql import StoreFolder
 
 LEAST_SET_NS = 10**9  # least step back of the clock that is handled
-FORGOTTEN_NS = 3600 * 10**9  # a window of a recording without newer bins is forgotten after this time
+FORGOTTEN_NS = NS_PER_HOUR  # a window of a recording without newer bins is forgotten after this time
 WIDTHS_NS = {"10us": 10_000, "100us": 100_000, "1ms": 1_000_000}
 MOST_SPANS = 1024  # newest bursts of a lane that are kept, to count time in overlapping recordings once
 QUANTILES = (0.5, 0.9, 0.99, 0.999)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from ...units import NS_PER_MINUTE
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -16,7 +18,7 @@ Key = TypeVar("Key", bound=Hashable)
 SCRAPERS = 64  # scrapers that are distinguished; the one with the oldest call is forgotten, and restarts
 MOST_NAMES = 1_000_000
 MOST_VALUES = 65_536  # newest values of a key from which quantiles are computed
-OVERLAPPING_NS = 60 * 10**9  # longest time by which windows of one collection may arrive later than those of another
+OVERLAPPING_NS = NS_PER_MINUTE  # longest time by which windows of one collection may arrive later than those of another
 
 
 class Largest(Generic[Key]):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import MburstError
 from ...names import say
-from ...units import NS_PER_S
+from ...units import NS_PER_HOUR
 from ..config import RunConfig, ScheduledReport
 from ..delivery import DeliveryLedger, Digest, deliver
 from .reports import LENGTH_NS, known_racks, last_period, write_racks
@@ -116,7 +116,7 @@ def loop(config: RunConfig, stopped: Callable[[float], bool], show: Callable[[st
         wake_s = LOOK_S
         for report in config.reports:
             now, length_ns = time.time_ns(), LENGTH_NS[report.every]
-            until_ns, again_ns = due_period(report, now).until_ns, min(length_ns // 4, 3600 * NS_PER_S)
+            until_ns, again_ns = due_period(report, now).until_ns, min(length_ns // 4, NS_PER_HOUR)
             if not turns[report.name].waits(until_ns, again_ns, now):
                 try:
                     failed = carry_out(config, report, now, show)

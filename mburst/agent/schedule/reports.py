@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MburstError
+from ...units import NS_PER_DAY, NS_PER_HOUR
 
 if TYPE_CHECKING:
     from ...analysis.bursts.find import BurstDefinition
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from ...sql import StoreFolder
 
 EVERY = ("hour", "day", "week")
-HOUR_NS, DAY_NS = 3600 * 10**9, 86_400 * 10**9
-LENGTH_NS = {"hour": HOUR_NS, "day": DAY_NS, "week": 7 * DAY_NS}
+LENGTH_NS = {"hour": NS_PER_HOUR, "day": NS_PER_DAY, "week": 7 * NS_PER_DAY}
 _RECORDED = """
 SELECT min(start_ns), max(end_ns) FROM (
     SELECT rack, start_ns, end_ns FROM recorded

@@ -10,9 +10,10 @@ from typing import Any
 
 from ...dashboards.common.summaries import is_fleet, summaries
 from ...errors import MburstError
-from .reports import DAY_NS, LENGTH_NS, last_period
+from ...units import NS_PER_DAY
+from .reports import LENGTH_NS, last_period
 
-LEAST_NS = 7 * DAY_NS  # deliveries of a period that failed are retried for as long
+LEAST_NS = 7 * NS_PER_DAY  # deliveries of a period that failed are retried for as long
 
 
 @dataclass(frozen=True)

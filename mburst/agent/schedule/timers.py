@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ... import files, privileges, python
 from ...errors import MburstError, UsageError
+from ...units import NS_PER_MINUTE
 from ..config import RunConfig, ScheduledReport
 from ..delivery import folders_of
 
@@ -189,7 +190,7 @@ def cron(config: RunConfig) -> str:
         f"# For the crontab of who owns the store: crontab -u {owners} -e",
     ]
     for report in config.reports:
-        minute = report.delay_ns // (60 * 10**9) % 60
+        minute = report.delay_ns // NS_PER_MINUTE % 60
         called = _one_line(shlex.join(["cd", str(Path.cwd())]) + " && " + shlex.join(command(config, report)))
         lines.append(f"{minute} * * * * {called.replace('%', chr(92) + '%')}")
     return "\n".join(lines) + "\n"
