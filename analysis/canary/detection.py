@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...ethernet import on_wire
 from ...quality import Quality
 from ...sent_burst import SentBurst
 from ...units import NS_PER_S
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     import duckdb
 
 PPB = 10**9
-WIRE_BYTES = 24  # that a frame takes in addition to its own bytes
 OWN_SHARE = 0.5  # of a burst's bytes: with less, it is the burst of another sender
 ARRIVED = 0.95  # of a burst's bytes: with less, the arrived burst differs from the sent one
 STAMPS = {Quality.HW: "hw", Quality.SW: "sw", Quality.RING: "ring", Quality.FILE_US: "file-µs"}
@@ -222,7 +222,7 @@ def placed_in(
     for i, one in enumerate(sent):
         epoch = _epoch_of(i, arrivals, clocks, spans)
         clock, start = clocks[epoch], int(arrivals[epoch][0][i])
-        wire_ns = (one.bytes + WIRE_BYTES * one.packets) * 8 * NS_PER_S // link_bps
+        wire_ns = on_wire(one.bytes, one.packets) * 8 * NS_PER_S // link_bps
         end = start + max(one.end_ns - one.start_ns, wire_ns)
         beyond = 2 * int(clock.scatter_ns)
         placed.append(

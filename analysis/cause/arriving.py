@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...ethernet import FULL_FRAME_WIRE_BYTES
 from ..model.stats import Floats
 from .arrivals import Arrivals
-from .port import FRAME, Port
+from .port import Port
 
 SHARES = np.concatenate((np.geomspace(0.01, 0.5, 40), np.linspace(0.52, 1.0, 25)))  # of a stretch: its first part
 
@@ -67,7 +68,7 @@ def stretches_of(port: Port) -> FullStretches:
     quiet = port.bins - full
     background = (float(port.carried[-1]) - volume) / (quiet * port.bin_bytes) if quiet > 0 else 0.0
     background = min(background, 0.9)
-    reach = max(1, int(np.ceil(8 * FRAME / port.bin_bytes)))
+    reach = max(1, int(np.ceil(8 * FULL_FRAME_WIRE_BYTES / port.bin_bytes)))
     stretch = port.stretch_of(first.astype(float))  # a full stretch stays within it
     low, high = np.maximum(first - reach, port.offsets[stretch]), np.minimum(last + reach, port.offsets[stretch + 1])
 

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...ethernet import FULL_FRAME_WIRE_BYTES
 from ...units import format_bytes, format_count, format_duration, format_share
 from ..model.stats import Floats
 from .evidence.switch import PortQueue
-from .port import FRAME, FULL, Port
+from .port import FULL, Port
 from .signals import before, stopped
 
 WITHIN = 0.02  # of a window's bytes: allows for frames of other lengths, and for rounding by the device
@@ -248,7 +249,11 @@ def compare(
     extra = min(framings, key=lambda more: error(counts.bytes[rows], wire * per_wire(holds, more)[rows]))
     part = per_wire(holds, extra)[rows]
     found = ComparedWindows(
-        rows, part * wire, (1 - WITHIN) * part * low - FRAME, (1 + WITHIN) * part * high + FRAME, extra
+        rows,
+        part * wire,
+        (1 - WITHIN) * part * low - FULL_FRAME_WIRE_BYTES,
+        (1 + WITHIN) * part * high + FULL_FRAME_WIRE_BYTES,
+        extra,
     )
     return found.take(np.isfinite(low) & np.isfinite(high) & np.isfinite(wire))
 
@@ -317,7 +322,7 @@ def drained(port: Port, queue: PortQueue, lag: float) -> Agreement:
     """Compares the depths of a queue with what left through its port: from that moment, the link must carry FULL of it
     or more for the time that it needs at line rate, as while a packet waits (Port.waits). Windows in which pause frames
     may have stopped the port are left out."""
-    what, deep = "depth of the queue", queue.max_bytes > np.maximum(10.0 * FRAME, 4 * port.bin_bytes)
+    what, deep = "depth of the queue", queue.max_bytes > np.maximum(10.0 * FULL_FRAME_WIRE_BYTES, 4 * port.bin_bytes)
     slack, needed = 4.0 * port.bin_ns, queue.max_bytes * 8e9 / port.link_bps
     start, end = queue.start - lag - slack, queue.end - lag + slack
     rows = np.flatnonzero(deep & inside(port, start, end + needed + 2 * slack))
@@ -329,7 +334,7 @@ def drained(port: Port, queue: PortQueue, lag: float) -> Agreement:
         return untested(what, queue.name, port, why)
     depth, span = queue.max_bytes[rows], np.ceil((needed[rows] + 2 * slack) / port.bin_ns).astype(np.int64)
     left = most_carried(port, port.position(start[rows]), port.position(end[rows]), span)
-    good = left + FRAME >= FULL * depth
+    good = left + FULL_FRAME_WIRE_BYTES >= FULL * depth
     agreeing, n = int(good.sum()), len(rows)
     if good.mean() >= 0.95:
         said = f"what waited has left: the link carried each queue in the time that it needs{said_of_pauses}"
@@ -366,13 +371,13 @@ def grown(port: Port, queue: PortQueue, backlog: Floats, lag: float) -> Agreemen
     faster. backlog: at the end of each of the port's bins."""
     what, slack = "growth of the queue", 4.0 * port.bin_ns
     start, end = queue.start - lag, queue.end - lag
-    rows = np.flatnonzero((queue.max_bytes > 10 * FRAME) & inside(port, start - slack, end + slack))
+    rows = np.flatnonzero((queue.max_bytes > 10 * FULL_FRAME_WIRE_BYTES) & inside(port, start - slack, end + slack))
     if len(rows) < LEAST:
         return untested(what, queue.name, port, "fewer than five windows with a queue lie in the recorded time")
     first = np.floor(port.position(start[rows] - slack)).astype(np.int64)
     last = np.minimum(np.ceil(port.position(end[rows] + slack)).astype(np.int64), port.bins - 1)
     most = np.array([backlog[a : b + 1].max() for a, b in zip(first.tolist(), last.tolist(), strict=True)])
-    good = queue.max_bytes[rows] <= 1.1 * most + 4 * port.bin_bytes + 10 * FRAME
+    good = queue.max_bytes[rows] <= 1.1 * most + 4 * port.bin_bytes + 10 * FULL_FRAME_WIRE_BYTES
     agreeing, n = int(good.sum()), len(rows)
     state = "agree" if good.mean() >= 0.95 else "disagree"
     said = (

@@ -19,12 +19,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from ...ethernet import FULL_FRAME_WIRE_BYTES
 from ..model.stats import Floats, join_runs, rank, runs
 from .signals import Signals
 
 FULL = 0.9  # of line rate: allows for a rate slightly below nominal, and for stamps that jitter
 CHUNK = 1 << 20  # bins that are processed together, so that temporary arrays stay small
-FRAME = 1538  # wire bytes of the largest standard Ethernet frame: no bin is more precise than that
 
 
 class Wait(IntEnum):
@@ -169,9 +169,10 @@ class Port:
         whole = np.maximum(outer - inner, 0)
         inner, outer = np.clip(inner, 0, self.bins), np.clip(np.maximum(outer, inner), 0, self.bins)
 
-        touched = self.carried[high] - self.carried[low] + FRAME
+        # No bin is more precise than one full frame.
+        touched = self.carried[high] - self.carried[low] + FULL_FRAME_WIRE_BYTES
         possible = touched >= FULL * (departure - arrival) / self.bin_ns * self.bin_bytes
-        filled = self.carried[outer] - self.carried[inner] + FRAME >= FULL * whole * self.bin_bytes
+        filled = self.carried[outer] - self.carried[inner] + FULL_FRAME_WIRE_BYTES >= FULL * whole * self.bin_bytes
         solid = touched >= FULL * (high - low) * self.bin_bytes
         verdict = np.where(whole >= 1, np.where(filled, Wait.BUSY, Wait.IDLE), np.where(solid, Wait.BUSY, Wait.COARSE))
         verdict = np.where(possible, verdict, Wait.IDLE)
@@ -198,7 +199,7 @@ class Port:
         Bins are first merged until one holds at least eight full-size frames: finer bins count frames, not rate.
         """
         if not self._busy:
-            ratio = max(1, int(np.ceil(8 * FRAME / self.bin_bytes)))
+            ratio = max(1, int(np.ceil(8 * FULL_FRAME_WIRE_BYTES / self.bin_bytes)))
             found = [
                 self._full_bins(low, min(low + CHUNK * ratio, end), ratio)
                 for begin, end in pairwise(self.offsets.tolist())
@@ -228,9 +229,11 @@ class Port:
     def _full_bins(self, low: int, high: int, ratio: int) -> tuple[Floats, Floats]:
         """Returns runs of full bins between two positions, with `ratio` bins merged into one."""
         before, rest = self.carried[low : high + 1 : ratio], (high - low) % ratio
-        full = np.diff(before) >= FULL * ratio * self.bin_bytes - FRAME
+        full = np.diff(before) >= FULL * ratio * self.bin_bytes - FULL_FRAME_WIRE_BYTES
         if rest:
-            full = np.append(full, self.carried[high] - before[-1] >= FULL * rest * self.bin_bytes - FRAME)
+            full = np.append(
+                full, self.carried[high] - before[-1] >= FULL * rest * self.bin_bytes - FULL_FRAME_WIRE_BYTES
+            )
         first, last = runs(full)
         return (low + first * ratio).astype(float), np.minimum(low + last * ratio, high).astype(float)
 

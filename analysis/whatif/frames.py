@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...ethernet import FULL_FRAME_WIRE_BYTES
 from ..model.stats import Floats
 
-WIRE = 1538  # bytes of a full frame
 MOST = 400_000  # frames that are queued; with more bytes, frames are larger
 
 
@@ -54,7 +54,7 @@ class QueuedFrames(NamedTuple):
 
 def frames_of(pieces: ByteSpans) -> tuple[Floats, Floats]:
     """Returns the time and bytes of the frames in order of arrival."""
-    size = max(float(WIRE), float(pieces.bytes.sum()) / MOST)
+    size = max(float(FULL_FRAME_WIRE_BYTES), float(pieces.bytes.sum()) / MOST)
     count = np.maximum(np.ceil(pieces.bytes / size - 0.5), 1).astype(np.int64)
     place = np.repeat(np.arange(len(count)), count)
     turn = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...ethernet import FRAME_OVERHEAD_BYTES
 from ..cause.arriving import FullStretches
 from ..cause.port import Port
 from .moved_senders import SenderRows
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 PIECES = 300_000  # of all senders and stretches, approximately
 MOST_PIECES = 16  # of one sender in one stretch
 UNKNOWN = -1  # the number of `other`
-OVERHEAD = 24  # wire bytes of a frame beyond its link layer: FCS, preamble, gap
 
 _SENT = """
 WITH spans AS (
@@ -59,7 +59,7 @@ def senders_while_full(
         "recordings": [run["recording_id"] for run in runs], "epochs": [run["clock_epoch"] for run in runs],
         "from": [run["from_ns"] for run in runs], "to": [run["end_ns"] for run in runs],
         "since": origin + int(port.starts[0]), "until": origin + int(port.time(np.array([port.bins - 1e-9]))[0]) + 1,
-        "origin": origin, "overhead": OVERHEAD, "unknown": UNKNOWN,
+        "origin": origin, "overhead": FRAME_OVERHEAD_BYTES, "unknown": UNKNOWN,
         "pieces": max(1, min(MOST_PIECES, PIECES // pairs)),
     }).fetchnumpy()  # fmt: skip
     first, last, bytes_, members, beside = (

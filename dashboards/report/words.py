@@ -7,14 +7,13 @@ from typing import Any
 
 from ...analysis.answers.lane_report import LaneReport
 from ...analysis.model.endings import late_text
+from ...ethernet import FULL_FRAME_WIRE_BYTES
 from ...quality import Quality
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 from ..common.flow_control_words import UNKNOWN, about_words, head_words
 from ..common.words import GOOD, NOTE, WARNING, Statement, above_line_rate, impossible_windows, missing_files, rate
 
 OF_SAMPLES = Quality.RESET | Quality.IMPOSSIBLE | Quality.GAP | Quality.GUESSED | Quality.JITTER
-
-FULL_FRAME = 1538  # bytes on the wire of the largest untagged Ethernet frame: 1514 + FCS, preamble and gap
 
 
 def statements(report: LaneReport) -> list[Statement]:
@@ -172,7 +171,7 @@ def _link(report: LaneReport) -> Iterator[Statement]:
             "--link 10G.",
         )
         return
-    frame = max(FULL_FRAME, report.largest_frame or 0)
+    frame = max(FULL_FRAME_WIRE_BYTES, report.largest_frame or 0)
     frame_ns = frame * 8e9 / link
     if width < frame_ns:
         yield Statement(

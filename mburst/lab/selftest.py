@@ -18,10 +18,11 @@ from itertools import pairwise
 from typing import Any
 
 from ..errors import MburstError
+from ..ethernet import FULL_FRAME_BYTES
 from ..python import command
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
-BURSTS, FRAMES, FRAME_BYTES = 5, 1000, 1514
+BURSTS, FRAMES = 5, 1000
 PAUSE_S = 0.1
 BIN_NS = 1_000_000
 TIMEOUT_S = 60
@@ -75,7 +76,7 @@ def _lay_cable() -> None:
 
 def _send(stamps: list[int]) -> None:
     """Send the bursts, and note when each frame was handed over, because this process may be delayed, too."""
-    frame = bytes.fromhex("ffffffffffff02000000000188b5").ljust(FRAME_BYTES, b"\0")
+    frame = bytes.fromhex("ffffffffffff02000000000188b5").ljust(FULL_FRAME_BYTES, b"\0")
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
         out.bind(("mburst-a", 0))
         for _ in range(BURSTS):
@@ -111,7 +112,7 @@ def _capture() -> dict[str, Any]:
     return {
         "sent": len(sent),
         "seen": lane["packets"],
-        "bytes_sent": len(sent) * FRAME_BYTES,
+        "bytes_sent": len(sent) * FULL_FRAME_BYTES,
         "bytes_seen": lane["bytes"],
         "bursts_sent": _bursts(sent),
         "bursts_seen": _bursts(starts),

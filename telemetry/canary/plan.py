@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import UsageError
+from ...ethernet import on_wire
 from ...units import NS_PER_S, format_bytes, format_duration, format_rate, format_share
 
 HEADERS = {4: 14 + 20 + 8, 6: 14 + 40 + 8}  # Ethernet without FCS, IP, UDP
-WIRE_BYTES = 24  # FCS, preamble and gap
 MARK_BYTES = 32  # of a payload: see canary.MARK
 LARGEST_MTU, USUAL_MTU = 9216, 1500
 MOST_SHARE = 0.25  # largest share of the link that can be requested
@@ -50,7 +50,8 @@ class Frames:
 
     def wire_bytes(self, size_bytes: int) -> int:
         """The bytes of a burst on the wire."""
-        return sum(self.split(size_bytes)) + WIRE_BYTES * len(self.split(size_bytes))
+        frames = self.split(size_bytes)
+        return on_wire(sum(frames), len(frames))
 
 
 @dataclass(frozen=True)

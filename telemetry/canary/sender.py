@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from ...errors import MburstError
+from ...ethernet import on_wire
 from ...sent_burst import SentBurst
 from ..probe.targets import ProbeTarget
 from ..probe.timestamping import SO_TIMESTAMPING, SendStamp, event
-from .plan import MOST_TRIES, WIRE_BYTES, BurstShape, CanaryPlan, Pace, length_at_least
+from .plan import MOST_TRIES, BurstShape, CanaryPlan, Pace, length_at_least
 
 PORT = 9  # discard (RFC 863)
 MAGIC = b"mbcanary"
@@ -38,7 +39,7 @@ _ASK = [(socket.SOL_SOCKET, SO_TIMESTAMPING, struct.pack("@I", _TX_SOFTWARE))]
 
 def wire_bytes(burst: SentBurst) -> int:
     """What a burst uses of the link."""
-    return burst.bytes + WIRE_BYTES * burst.packets
+    return on_wire(burst.bytes, burst.packets)
 
 
 class Sender:
@@ -95,7 +96,7 @@ class Sender:
     def _calls(self, number: int, lengths: list[int], plan: CanaryPlan, cell: BurstShape) -> list[list[bytes]]:
         """The payloads of each call: several packets of one length if one takes less time than a call should. The last
         packet is sent alone, since of packets that are sent together only the first is stamped."""
-        wire = WIRE_BYTES * len(lengths) + sum(lengths)
+        wire = on_wire(sum(lengths), len(lengths))
         worth = wire * _CALL_NS / cell.length_ns if cell.length_ns else plan.link_bps * _CALL_NS / 8e9
         together = max(1, min(round(worth / lengths[0]), _MOST_SEGMENTS, _MOST_BYTES // lengths[0]))
         together = together if self._segments else 1

@@ -18,6 +18,7 @@ ALLOWED = {
     "alive": set(),
     "columns": set(),
     "errors": set(),
+    "ethernet": set(),
     "extras": {"errors"},
     "machine": set(),
     "interrupting": set(),
@@ -32,12 +33,24 @@ ALLOWED = {
     "files": {"errors"},
     "workers": {"errors"},
     "capture": {"errors", "units"},
-    "telemetry": {"alive", "binding", "errors", "extras", "files", "quality", "sent_burst", "shortage", "units"},
+    "telemetry": {
+        "alive",
+        "binding",
+        "errors",
+        "ethernet",
+        "extras",
+        "files",
+        "quality",
+        "sent_burst",
+        "shortage",
+        "units",
+    },
     "sql": {"errors", "files", "interrupting", "kept", "machine", "shortage", "units"},
-    "analysis": {"errors", "machine", "quality", "sent_burst", "shortage", "units", "sql"},
+    "analysis": {"errors", "ethernet", "machine", "quality", "sent_burst", "shortage", "units", "sql"},
     "dashboards": {
         "columns",
         "errors",
+        "ethernet",
         "extras",
         "files",
         "kept",
@@ -248,6 +261,14 @@ def test_quality_bits_are_the_same_in_c_python_and_sql():
     assert in_c | of_devices == names and not in_c.keys() & of_devices.keys()
 
 
+def test_bytes_of_a_frame_on_the_wire_are_the_same_in_c_and_python():
+    from mburst import ethernet
+
+    header = (ROOT / "capture" / "protocols.h").read_text()
+    in_c = {name: int(number) for name, number in re.findall(r"#define MB_WIRE_(\w+) (\d+)", header)}
+    assert in_c == {"SHORTEST": ethernet.SHORTEST_FRAME_BYTES, "OVERHEAD": ethernet.FRAME_OVERHEAD_BYTES}
+
+
 def test_benches_load():
     """A bench that uses a removed name fails here at once, not when somebody measures."""
     program = (
@@ -277,6 +298,10 @@ ONE_OF = {
     "the nanoseconds of a second, minute, hour and day": (
         r"(?m)^(?:[A-Z_]+, )*_?(?:NS_PER_(?:S|MINUTE|HOUR|DAY)|(?:SECOND|MINUTE|HOUR|DAY)(?:_NS)?)(?:, [A-Z_]+)* = ",
         {"mburst/units.py"},
+    ),
+    "the bytes of a frame on the wire": (
+        r"(?m)^(?:[A-Z_]+, )*_?[A-Z_]*(?:FRAME|WIRE|OVERHEAD|GAP)[A-Z_]*(?:, [A-Z_]+)* = .*\b(?:24|60|1514|1538)\b",
+        {"mburst/ethernet.py"},
     ),
     "a table printer": (r"\.ljust\(width|\.rjust\(width", {"mburst/columns.py"}),
     "a writer of whole files": (r"src_dir_fd", {"mburst/files.py"}),

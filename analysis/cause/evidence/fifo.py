@@ -20,9 +20,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ....ethernet import FULL_FRAME_WIRE_BYTES
 from ...model.stats import Estimate, Floats, share_interval, wilson
 from ..ledger import PARTS, Crossing, WaitLedger, queue_stages
-from ..port import FRAME, Port, Wait
+from ..port import Port, Wait
 from ..tail import LatencyTail, ProbeLatency, Probes
 
 LEAST = 5  # stretches, to test anything
@@ -194,7 +195,9 @@ def carried(ledger: WaitLedger, number: int, port: Port, error: float) -> Estima
     most = min(1.0, port.ceiling(float(np.median(high - low))))
     starts = port.busy_periods()[0]
     begin = starts[np.maximum(port.period_at(low.astype(float)), 0)] if len(starts) else low.astype(float)
-    here = np.minimum(port.carried[high] - port.carried[low] + FRAME, (high - low) * port.bin_bytes * most)
+    here = np.minimum(
+        port.carried[high] - port.carried[low] + FULL_FRAME_WIRE_BYTES, (high - low) * port.bin_bytes * most
+    )
     could = (high - low) * port.bin_bytes * most
     return share(here, could, begin)
 

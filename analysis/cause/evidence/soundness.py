@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ....ethernet import FULL_FRAME_WIRE_BYTES
 from ...model.stats import Estimate, Floats, wilson
-from ..port import FRAME, Port
+from ..port import Port
 from ..scene import Evidence, RecordedMarks, Soundness
 
 MERGED = 65536  # bytes of the largest merged frame: all of them may be counted at one moment
@@ -33,7 +34,7 @@ def against_recording(evidence: Evidence) -> None:
     met = delaying(port, evidence.met[late & ~evidence.repeats.held])
     lossy = float(np.mean(lost_in(port, met))) if len(met.first) else 0.0
     carried = float((port.carried_before(met.last) - port.carried_before(met.first)).sum()) if len(met.first) else 0.0
-    missing = port.dropped * FRAME / max(carried, 1.0)
+    missing = port.dropped * FULL_FRAME_WIRE_BYTES / max(carried, 1.0)
     evidence.soundness = Soundness(port.dropped, lossy, missing, *excessive(port, met))
     evidence.marked = marked(port, met)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
+from ...ethernet import FRAME_OVERHEAD_BYTES, FULL_FRAME_WIRE_BYTES
+
 MIN_SENDERS, MAX_SENDERS = 8, 120
-FRAME_BYTES, GAP_BYTES = 1514, 24  # a full frame without FCS; FCS, preamble and gap after it
 CACHE_IP, API_IP = "198.18.0.1", "198.18.0.2"
 CACHE2_IP, API2_IP = "198.19.0.1", "198.19.0.2"
 CACHE_PORT, CACHE2_PORT = "p-cache", "p-cache2"
@@ -111,8 +112,8 @@ class RackPlan:
         and 29 µs. With less, a late timer reduces the rate (1600 bytes give 886 Mb/s); with 16k, the port is too fast
         after a stall.
         """
-        overhead = GAP_BYTES * self.train
-        burst = (FRAME_BYTES + GAP_BYTES) * self.train + 3582
+        overhead = FRAME_OVERHEAD_BYTES * self.train
+        burst = FULL_FRAME_WIRE_BYTES * self.train + 3582
         shape = f"rate {self.link_bps}bit burst {burst} limit {self.limit_bytes} overhead {overhead} linklayer ethernet"
         ports = [CACHE_PORT, CACHE2_PORT] if self.second_nic else [CACHE_PORT]
         return [f"qdisc add dev {port} root handle 1: tbf {shape}" for port in ports]

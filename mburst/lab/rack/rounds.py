@@ -7,18 +7,18 @@ import struct
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from ...ethernet import on_wire
+
 SENDER_PORT = 9000
 REQUEST = struct.Struct("!II")  # round, bytes wanted
 DATAGRAM = struct.Struct("!II")  # round, place of the datagram in the answer; the rest is filler
 DATAGRAM_BYTES = 1472  # the UDP payload that fills an Ethernet frame of 1514 bytes
-
-
-_OVERHEAD_BYTES = 14 + 20 + 8 + 24  # Ethernet, IPv4 and UDP; FCS, preamble and gap
+_HEADER_BYTES = 14 + 20 + 8  # Ethernet without FCS, IPv4, UDP
 
 
 def wire_bytes(payload: int, datagrams: int) -> int:
     """Returns the bytes that UDP payload takes on a link."""
-    return payload + datagrams * _OVERHEAD_BYTES
+    return on_wire(payload + datagrams * _HEADER_BYTES, datagrams)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ import ctypes
 import os
 import time
 
+from ...ethernet import FULL_FRAME_WIRE_BYTES
+
 LONGEST_TRAIN = 5
 
-_FRAME_BITS = 1538 * 8
+_FRAME_BITS = FULL_FRAME_WIRE_BYTES * 8
 _BETWEEN_TRIES_S = 0.005
 _TIMER_SHARE = 1 / 3  # largest share of the time between departures for setting the next timer
 

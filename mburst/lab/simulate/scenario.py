@@ -8,13 +8,13 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from ...errors import UsageError
+from ...ethernet import SHORTEST_FRAME_BYTES, on_wire
 
 PS_PER_NS = 1_000
 PS_PER_S = 10**12
 
 HEADER_BYTES = {4: 20, 6: 40}  # IP header without options or extensions
 TRANSPORT_BYTES = {"udp": 8, "tcp": 20}
-MIN_FRAME, OVERHEAD = 60, 24  # Ethernet without FCS; FCS, preamble and gap
 MAX_FRAMES = 5_000_000  # some 2 GB while they are built
 
 REQUEST_BYTES = 64  # payload of a scatter request, a probe, and its reply
@@ -155,7 +155,7 @@ CLIENTS = 4
 def wire_bytes(length: int) -> int:
     """Returns the bytes that a frame of `length` bytes (without FCS) takes on Ethernet: padded, with FCS, preamble and
     gap."""
-    return max(length, MIN_FRAME) + OVERHEAD
+    return on_wire(max(length, SHORTEST_FRAME_BYTES))
 
 
 def wire_ps(length: int, bps: int) -> int:
