@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plausible stamps. Stamps before 1970 and from 2100 on are a fault: their packets are counted, but in no bin. Stamps
- * from 1970 to 2000 come from a clock that was never set: their bins are marked as not synchronized.
+ * from 1970 to 2000 come from a clock that was never set: their bins are marked as not synchronized. What is read from
+ * others may have neither (PLAUSIBLE_NS in mburst/units.py has both dates).
  */
 #ifndef MB_DATES_H
 #define MB_DATES_H
@@ -10,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MB_DATE_SET INT64_C(946684800000000000)  /* 2000-01-01, as telemetry/csv_import.py and gNMI have it */
+#define MB_DATE_SET INT64_C(946684800000000000)  /* 2000-01-01 */
 #define MB_DATE_END INT64_C(4102444800000000000) /* 2100-01-01; arithmetic does not overflow just after it */
 
 static inline bool mb_date_is_sane(int64_t ts_ns)

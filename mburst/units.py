@@ -15,6 +15,7 @@ NS_PER_HOUR = 60 * NS_PER_MINUTE
 NS_PER_DAY = 24 * NS_PER_HOUR
 LONGEST_NS = 36_525 * NS_PER_DAY  # longest duration, 100 years: its sum with a present time has 64 bits
 LEAST_LINK_BPS = 1000  # no link is slower: "25" lacks its unit
+PLAUSIBLE_NS = (946_684_800 * NS_PER_S, 4_102_444_800 * NS_PER_S)  # plausible times: from 2000 to before 2100
 MOST = 2**63 - 1  # largest rate and size, and largest number in a column of a table
 
 _TIME = {

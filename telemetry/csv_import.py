@@ -35,8 +35,8 @@ from pyarrow import csv as arrow_csv
 
 from .. import shortage
 from ..errors import Interrupted, MburstError
-from ..units import NS_PER_S
-from .tables import NUMBER, PLAUSIBLE_NS, PROBES, QUEUES, SEMANTICS, STAMP_KINDS, TEXT
+from ..units import NS_PER_S, PLAUSIBLE_NS
+from .tables import NUMBER, PROBES, QUEUES, SEMANTICS, STAMP_KINDS, TEXT
 
 
 class CsvKind(NamedTuple):

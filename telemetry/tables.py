@@ -8,7 +8,6 @@ from ..quality import Quality
 from ..units import NS_PER_MINUTE
 
 TEXT, NUMBER = pa.string(), pa.int64()
-PLAUSIBLE_NS = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # plausible stamps: 2000 to 2100
 SET_BACK_NS = NS_PER_MINUTE  # that a clock was set back: more than the delay of values that were overtaken
 
 PROBES = pa.schema(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .. import files
 from ..errors import MburstError
 from ..sent_burst import SentBurst
-from ..units import NS_PER_HOUR, format_count
+from ..units import NS_PER_HOUR, PLAUSIBLE_NS, format_count
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,7 +32,6 @@ AROUND_NS = NS_PER_HOUR  # greatest difference of the two clocks
 POLL_S = 0.25
 SETTLED_S = 3.0  # after this time without another packet, no more are expected
 _RUN = re.compile(r"canary-[0-9a-f]{16}")
-_DATES = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # range of valid timestamps: 2000 to 2100
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def _burst(content: dict[str, Any]) -> SentBurst:
     if (
         min(numbers) < 0
         or max(numbers) >= 2**62
-        or not _DATES[0] <= one.start_ns <= one.end_ns <= _DATES[1]
+        or not PLAUSIBLE_NS[0] <= one.start_ns <= one.end_ns < PLAUSIBLE_NS[1]
         or not one.packets
         or not one.bytes
         or one.stamps not in ("sw", "app")

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..tables import PLAUSIBLE_NS
+from ...units import PLAUSIBLE_NS
 from . import limits, values
 from .deletes import Branches
 from .entities import ColumnLeaf, Entity, MaskLeaf, short

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..tables import PLAUSIBLE_NS, QUALITY_GNMI_DUPLICATES
+from ...units import PLAUSIBLE_NS
+from ..tables import QUALITY_GNMI_DUPLICATES
 from . import values
 from .entities import short
 from .leaves import Leaf, PlainLeaf

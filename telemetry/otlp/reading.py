@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ..tables import PLAUSIBLE_NS
+from ...units import PLAUSIBLE_NS
 from . import limits, messages
 from .points import Points
 from .series import DELTA_SUM, SenderResource, SeriesFeed, SeriesIndex

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from mburst.analysis.canary.sensitivity import curves
 from mburst.errors import MburstError
 from mburst.services import canary
 from mburst.sql import StoreFolder
+from mburst.units import PLAUSIBLE_NS
 
 MBURST = [sys.executable, "-m", "mburst"]
 HERE = "127.0.0.1"
@@ -115,6 +117,18 @@ def some_notes(tmp_path: Path) -> tuple[Path, Any]:
 def test_notes_are_read_back_unchanged(tmp_path: Path) -> None:
     path, run = some_notes(tmp_path)
     assert canary.load(path) == run
+
+
+def test_notes_have_the_plausible_times_of_all_that_is_read(tmp_path: Path) -> None:
+    path, run = some_notes(tmp_path)
+    begin_ns, end_ns = PLAUSIBLE_NS
+    first, last = (replace(run.bursts[at], start_ns=ns, end_ns=ns) for at, ns in ((0, begin_ns), (-1, end_ns - 1)))
+    path.write_text(replace(run, bursts=[first, *run.bursts[1:-1], last]).text())
+    assert canary.load(path).bursts[-1].end_ns == end_ns - 1
+    for wrong in ([replace(first, start_ns=begin_ns - 1), last], [first, replace(last, end_ns=end_ns)]):
+        path.write_text(replace(run, bursts=wrong).text())
+        with pytest.raises(MburstError, match="damaged"):
+            canary.load(path)
 
 
 @settings(deadline=None, max_examples=150)

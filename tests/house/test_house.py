@@ -269,6 +269,14 @@ def test_bytes_of_a_frame_on_the_wire_are_the_same_in_c_and_python():
     assert in_c == {"SHORTEST": ethernet.SHORTEST_FRAME_BYTES, "OVERHEAD": ethernet.FRAME_OVERHEAD_BYTES}
 
 
+def test_plausible_times_are_the_same_in_c_and_python():
+    from mburst.units import PLAUSIBLE_NS
+
+    header = (ROOT / "capture" / "dates.h").read_text()
+    edges = dict(re.findall(r"#define MB_DATE_(SET|END) INT64_C\((\d+)\)", header))
+    assert (int(edges["SET"]), int(edges["END"])) == PLAUSIBLE_NS
+
+
 def test_benches_load():
     """A bench that uses a removed name fails here at once, not when somebody measures."""
     program = (
@@ -303,6 +311,7 @@ ONE_OF = {
         r"(?m)^(?:[A-Z_]+, )*_?[A-Z_]*(?:FRAME|WIRE|OVERHEAD|GAP)[A-Z_]*(?:, [A-Z_]+)* = .*\b(?:24|60|1514|1538)\b",
         {"mburst/ethernet.py"},
     ),
+    "the range of plausible times": (r"\b946_?684_?800|\b4_?102_?444_?800", {"mburst/units.py"}),
     "a table printer": (r"\.ljust\(width|\.rjust\(width", {"mburst/columns.py"}),
     "a writer of whole files": (r"src_dir_fd", {"mburst/files.py"}),
     "a thread that stores rows beside the work": (r"SimpleQueue\(", {"mburst/services/background.py"}),
