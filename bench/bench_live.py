@@ -109,7 +109,7 @@ class Feeder(threading.Thread):
             "link_bps": 10**9,
             "bin_ns": BIN_NS,
             "source_bin_ns": 10**6,
-            "clock": "software, ns",
+            "clock": "kernel, ns",
             "start_ns": self.at,
             "end_ns": self.at,
             "clock_epochs": 1,

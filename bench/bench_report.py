@@ -40,7 +40,7 @@ RECORDING = {  # what all recordings have in common
     "input": "eth0",
     "filter": "",
     "snaplen": 128,
-    "clock": "software, ns",
+    "clock": "kernel, ns",
     "offloads": "",
     "notes": "",
     "clock_epochs": 1,

@@ -28,6 +28,11 @@ class Quality(IntFlag):
 
 COARSE_STAMPS = Quality.RING | Quality.FILE_US  # some packets were stamped late, or with a resolution of µs
 
+# The kinds of stamps, the most exact first: their names in tables, as in sql/schema/quality.sql, and words for users.
+STAMP_NAMES = {Quality.HW: "hw", Quality.SW: "sw", Quality.RING: "ring", Quality.FILE_US: "file-µs"}
+STAMP_WORDS = {Quality.HW: "hardware", Quality.SW: "kernel", Quality.RING: "ring", Quality.FILE_US: "coarse (µs)"}
+STAMPERS = Quality.HW | Quality.SW | Quality.RING  # the kinds that show what stamped a packet
+
 # Greatest distance of a sample of a running total from the edge of a bin, as a share of the bin's width, at which the
 # bin still holds what lies between two samples (backend `otlp`).
 SAMPLE_NEAR = 0.75

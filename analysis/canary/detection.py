@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...ethernet import on_wire
-from ...quality import Quality
+from ...quality import STAMP_NAMES, Quality
 from ...sent_burst import SentBurst
 from ...units import NS_PER_S
 from ..bursts.find import BurstDefinition, detect_bursts
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 PPB = 10**9
 OWN_SHARE = 0.5  # of a burst's bytes: with less, it is the burst of another sender
 ARRIVED = 0.95  # of a burst's bytes: with less, the arrived burst differs from the sent one
-STAMPS = {Quality.HW: "hw", Quality.SW: "sw", Quality.RING: "ring", Quality.FILE_US: "file-µs"}
 OF_RECORDING = ("recording_id", "host", "rack", "interface", "direction")
 OF_PLACE = ("clock_epoch", "start_ns", "end_ns", "offset_ns", "offset_error_ns", "drift_ppb")
 
@@ -45,7 +44,7 @@ class LaneDetections:
 
 def stamps_of(quality: int) -> str:
     """Returns the kinds of stamps among the bits of a quality: "sw", "sw, ring", or ''."""
-    return ", ".join(name for bit, name in STAMPS.items() if quality & bit)
+    return ", ".join(name for bit, name in STAMP_NAMES.items() if quality & bit)
 
 
 def settings_of(definition: BurstDefinition, stored_ns: int, link_bps: int) -> dict[str, int]:

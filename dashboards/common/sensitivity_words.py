@@ -18,12 +18,13 @@ from ...analysis.canary.sensitivity import (
     fitting,
     others,
 )
+from ...quality import STAMP_NAMES, STAMP_WORDS
 from ...units import NS_PER_DAY, format_bytes, format_count, format_duration, format_number, format_rate, format_share
 
 UNMEASURED = "How small a burst would have been seen was not measured (`mburst canary HOST` measures it)."
 HEAD = ["size", "sent over", "n", "detected", "95 % interval", "begin", "end", "bytes"]
 MOST_STATED = 3  # interfaces and directions
-STAMPS = {"hw": "hardware", "sw": "kernel", "ring": "ring", "file-µs": "file (µs)"}
+STAMPS = {name: STAMP_WORDS[bit] for bit, name in STAMP_NAMES.items()}
 EXCLUDED = {
     "held up": "the sender was held up",
     "not recorded": "nothing was recorded then",

@@ -15,7 +15,7 @@ from ...analysis.live.snapshot import BURSTS, HeatCells, History, LaneSnapshot, 
 from ...analysis.live.store import LiveStore, Measures
 from ...errors import MburstError
 from ...names import short
-from ...quality import Quality
+from ...quality import STAMP_WORDS, Quality
 from ...units import NS_PER_S, format_duration
 from ...workers import Workers
 from ..common.packing import Pack
@@ -26,13 +26,7 @@ from .wishes import ViewRequest
 PUSH_S = 0.1  # between looks at the store; each makes a message if something is new
 IDLE_S = 1.0  # after which browsers get a message even if nothing is new
 HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
-STAMPS = {
-    Quality.HW: "hardware",
-    Quality.SW: "software",
-    Quality.RING: "ring",
-    Quality.FILE_US: "1 µs or coarser",
-    Quality.UNSYNCED: "clock not synchronized",
-}
+STAMPS = {**STAMP_WORDS, Quality.UNSYNCED: "clock not synchronized"}
 
 
 Position = tuple[tuple[int, int, int], tuple[tuple[tuple[str, ...], str], ...]]  # counts of changes; measures

@@ -8,7 +8,7 @@ from typing import Any
 from ...analysis.answers.lane_report import LaneReport
 from ...analysis.model.endings import late_text
 from ...ethernet import FULL_FRAME_WIRE_BYTES
-from ...quality import Quality
+from ...quality import STAMP_NAMES, STAMPERS, Quality
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 from ..common.flow_control_words import UNKNOWN, about_words, head_words
 from ..common.words import GOOD, NOTE, WARNING, Statement, above_line_rate, impossible_windows, missing_files, rate
@@ -232,7 +232,7 @@ def _stamps(report: LaneReport) -> Iterator[Statement]:
     stamped = [
         f"{quality.meaning} ({format_share(quality.bins / report.bins)} of bins)"
         for name, quality in qualities.items()
-        if name in ("hw", "sw", "ring")
+        if name in {STAMP_NAMES[bit] for bit in STAMPERS}
     ]
     clocks = "; ".join(lane.distinct("clock"))
     if stamped:

@@ -99,7 +99,7 @@ def advice(device: Device) -> list[str]:
     if device["rx_adaptive"] or device["rx_usecs"] > SLOW_COALESCING_US:
         how = "a varying time" if device["rx_adaptive"] else f"up to {device['rx_usecs']} µs"
         found.append(
-            f"interrupt coalescing delays frames for {how}, which software timestamps show as "
+            f"interrupt coalescing delays frames for {how}, which the kernel's timestamps show as "
             f"bursts: ethtool -C {name} adaptive-rx off rx-usecs 0, or hardware stamps"
         )
     if 0 < device["rx_ring"] < device["rx_ring_max"]:
@@ -210,9 +210,9 @@ def _describe_device(device: Device) -> list[str]:
     stamps = (
         "hardware, of every frame"
         if device["hardware_stamps"]
-        else "software (the interface stamps only frames of PTP)"
+        else "kernel (the interface stamps only frames of PTP)"
         if device["ptp_stamps"]
-        else "software (the interface has none)"
+        else "kernel (the interface has none)"
     )
     clock = f", its clock is /dev/ptp{device['phc_index']}" if device["phc_index"] >= 0 else ""
     descriptors = (

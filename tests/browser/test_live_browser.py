@@ -128,7 +128,7 @@ def test_new_bins_and_bursts_appear_by_themselves(open_page, growing):
     found = steps_between(reader.trace("largest"), seconds(begin), seconds(begin + 2 * BIN))
     assert max(found) == pytest.approx(100.0)
     assert reader.page.locator("#state").text_content() == "Recording"
-    assert reader.page.locator("#stamps").text_content() == "software"
+    assert reader.page.locator("#stamps").text_content() == "kernel"
     assert reader.troubles == []
 
 

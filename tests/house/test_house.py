@@ -244,6 +244,7 @@ def test_quality_bits_are_the_same_in_c_python_and_sql():
     import duckdb
 
     from mburst.capture import _engine
+    from mburst.quality import STAMP_NAMES
     from mburst.telemetry import tables
 
     con = duckdb.connect()
@@ -257,6 +258,7 @@ def test_quality_bits_are_the_same_in_c_python_and_sql():
     of_devices = {
         key[len("QUALITY_") :].lower(): value for key, value in vars(tables).items() if key.startswith("QUALITY_")
     }
+    assert {name: names[name] for name in STAMP_NAMES.values()} == {name: bit for bit, name in STAMP_NAMES.items()}
     assert names.pop("incomplete") == 16384  # given by bursts.sql
     assert in_c | of_devices == names and not in_c.keys() & of_devices.keys()
 

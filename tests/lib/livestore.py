@@ -46,7 +46,7 @@ class Growing:
                     "bin_ns": BIN,
                     "complete": complete,
                     "begun_ns": self.begin_ns,
-                    "clock": "software, ns",
+                    "clock": "kernel, ns",
                     "quality": 2,
                     "packets": 1,
                     "start_ns": self.begin_ns,

@@ -7,12 +7,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...quality import Quality
+from ...quality import STAMP_NAMES
 
 if TYPE_CHECKING:
     from ...analysis.model.envelope import Interval
 
-STAMPS = {flag.name.lower(): flag for flag in (Quality.HW, Quality.SW, Quality.RING, Quality.FILE_US) if flag.name}
+STAMPS = {bit.name.lower(): bit for bit in STAMP_NAMES if bit.name}  # by label: `file_us` for `file-µs`
 DURATIONS_S = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0)
 FAN_INS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ... import __version__
-from ...quality import Quality
+from ...quality import STAMP_WORDS, STAMPERS, Quality
 from ...sql.tables import COMPLETE
 from ...units import NS_PER_S, format_count
 from .backends import COUNT_LESS
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ...capture import Capture, Facts, Lane
     from ...sql.repair.recovery import Totals
 
-STAMP_KINDS = ((Quality.HW, "hardware"), (Quality.SW, "software"), (Quality.RING, "ring"))
 # Of an interface, the frames that are neither from nor to this host, from which on its address is in doubt.
 DOUBTFUL_SHARE = 0.05
 LEAST_FOREIGN = 10
@@ -181,7 +180,7 @@ def stamped_by(quality: int, live: bool) -> str:
     resolution = "1 µs or coarser" if quality & Quality.FILE_US else "ns"
     if not live:
         return f"file, {resolution}"
-    kinds = [name for bit, name in STAMP_KINDS if quality & bit]
+    kinds = [word for bit, word in STAMP_WORDS.items() if quality & bit & STAMPERS]
     return f"{' and '.join(kinds) or 'kind not known'}, {resolution}"
 
 
