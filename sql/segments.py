@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..files import plain_name
-from ..units import NS_PER_DAY, NS_PER_HOUR
+from ..units import NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE
 from . import disk, replacing, verified
 from .damage import DamagedFile
 from .format.filenames import (
@@ -47,6 +47,7 @@ from .tables import ORDER
 
 IRREGULAR = "not a regular file"
 SECOND_COPY = "a second copy of the same part of a segment"
+HELD_NS = NS_PER_MINUTE  # longest time by which rows in a recorder's memory may be older than its hot log
 SLACK_NS = NS_PER_HOUR  # how far rows may lie beside the requested time and still be wanted
 
 

@@ -24,6 +24,8 @@ LISTING = [
     "clock", "gaps", "canary", "steps", "latency_steps", "kept", "thinned", "names", "recordings",
 ]  # fmt: skip
 
+RECORDED = ("bins", "sources")  # tables whose rows need a row of `recordings`
+
 # Columns that rows of switch ports have in addition to those of hosts: partition/of_ports.sql.
 ATTACHED = ("attached_host", "attached_interface")
 

@@ -18,6 +18,7 @@ from .. import __version__
 from ..analysis.bursts.find import BurstDefinition
 from ..errors import MburstError, UsageError
 from ..sql.format.filenames import SealedName
+from ..sql.tables import RECORDED
 from ..typed import is_typed
 from ..units import NS_PER_DAY, format_time
 from .receipts import ShippedFile
@@ -25,7 +26,7 @@ from .results import PartitionName, PartitionRecord
 from .target import FleetTarget, NoSuchObject, TargetError
 
 NEAR_NS = 1200 * 10**9  # added before and after the day: longer than a recorder takes to seal a segment
-MEASURED, STATED = ("bins", "sources"), ("recordings", "canary")  # tables in which bursts are detected
+STATED = ("recordings", "canary")  # tables in which bursts are detected, in addition to RECORDED
 SWITCH, LINKS = "queues", "links"  # tables of switches: drops during bursts, for the hosts that links name
 PROBES = "probes"  # verdicts need rows in this table
 INVESTIGATED = (PROBES, "gaps", "ports", SWITCH, LINKS)  # tables that verdicts need in addition to those of detection
@@ -275,7 +276,7 @@ def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int, more: tupl
     def reach(file: ShippedFile, by_ns: int) -> bool:
         return file.min_ns < until_ns + by_ns and file.max_ns >= since_ns - by_ns
 
-    measured = [file for file in files if file.table in (*MEASURED, "canary", *more) and reach(file, NEAR_NS)]
+    measured = [file for file in files if file.table in (*RECORDED, "canary", *more) and reach(file, NEAR_NS)]
     writers = {writer_of(file) for file in measured}
     stated = [file for file in files if file.table == "recordings"]
     links = [file for file in files if file.table == LINKS and reach(file, 2 * NS_PER_DAY) and file.min_ns < until_ns]

@@ -10,22 +10,11 @@ from dataclasses import dataclass, replace
 
 from ..analysis.bursts.find import BurstDefinition
 from ..errors import UsageError
+from ..sql.tables import RECORDED
 from ..units import NS_PER_DAY
 from . import LEVELS
 from .inventory import HostOf
-from .plan import (
-    LINKS,
-    MEASURED,
-    NEAR_NS,
-    STATED,
-    SWITCH,
-    PartitionPlan,
-    compacted_of,
-    host_of,
-    lacking_file,
-    planned,
-    start_of,
-)
+from .plan import LINKS, NEAR_NS, STATED, SWITCH, PartitionPlan, compacted_of, host_of, lacking_file, planned, start_of
 from .receipts import (
     DamagedReceipt,
     Receipt,
@@ -163,7 +152,7 @@ class _RackDay:
             if receipt and added_ns is not None and self._since_ns < receipt.until_ns <= added_ns:
                 yield name
         for file in self.shipped.files.values() if added else ():
-            if file.table in MEASURED and file.min_ns < self._until_ns and file.max_ns >= self._since_ns:
+            if file.table in RECORDED and file.min_ns < self._until_ns and file.max_ns >= self._since_ns:
                 name = self.shipped.owner_of(file)
                 if file.min_ns < (added.get(name) or self._since_ns):
                     yield name
@@ -231,7 +220,7 @@ def _missing(receipt: Receipt, since_ns: int, expected: bool) -> Iterator[str]:
     yield from compacted_of(f"host {receipt.host}", receipt.compacted_ns, since_ns)
     if receipt.level != LEVELS[0]:
         yield f"host {receipt.host} ships no rows: its level is {receipt.level}"
-    for table in {*MEASURED, *STATED} - {*receipt.tables}:
+    for table in {*RECORDED, *STATED} - {*receipt.tables}:
         yield f"host {receipt.host} does not ship the table {table}"
 
 
@@ -256,7 +245,7 @@ def _divided(day: _RackDay, results: FleetTarget, split: str) -> Iterator[Partit
     else:
         parts = [whole]
     for part in parts:  # otherwise each host that was ever removed would have one, every day
-        has_rows = any(file.table in MEASURED for file in part.near)
+        has_rows = any(file.table in RECORDED for file in part.near)
         is_wanted = has_rows or part.missing or day.expects(part.name.host)
         if is_wanted or (part.name.host in done and _has_nothing(results, part.name)):
             yield part

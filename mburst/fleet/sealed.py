@@ -20,6 +20,7 @@ from ..sql.disk import failing_as_one_line
 from ..sql.format.filenames import LONGEST_HOST, SealedName, Segment, may_be_cut, without_escape
 from ..sql.format.hotlog import LogHeader, read_beginning, read_log
 from ..sql.segments import (
+    HELD_NS,
     SECOND_COPY,
     FileSelection,
     Listing,
@@ -29,14 +30,11 @@ from ..sql.segments import (
     list_sealed,
     second_copies,
 )
-from ..sql.tables import LISTING, columns
-from ..units import NS_PER_MINUTE
+from ..sql.tables import LISTING, RECORDED, columns
 
 UNNAMED = "unknown"  # the default of `mburst record` for host and rack
-RECORDED = ("bins", "sources")  # tables that need a row of `recordings`
 # Tables with rows in order of time. Rows of the other tables describe what was measured and may be written much later.
-MEASURED = frozenset(LISTING) - {"recordings", "gaps", "links", "canary", "names"}
-HELD_NS = NS_PER_MINUTE  # longest time by which rows in a recorder's memory may be older than its hot log
+IN_ORDER_OF_TIME = frozenset(LISTING) - {"recordings", "gaps", "links", "canary", "names"}
 
 
 class HostName(NamedTuple):
@@ -103,7 +101,7 @@ class HostFiles:
     def until_ns(self) -> int:
         """Returns the time before which every measurement of the host is in `files`, or damaged. Later rows may be in
         hot logs or in a recorder's memory. If nothing is hot, it is the end of what was sealed."""
-        sealed = [of.file.name.last_ns + 1 for of in self.files if of.table in MEASURED]
+        sealed = [of.file.name.last_ns + 1 for of in self.files if of.table in IN_ORDER_OF_TIME]
         until = min(self.hot_ns, default=max(sealed, default=0))
         return until - HELD_NS if until and (self.hot_ns or self.recorded) else until
 
@@ -140,7 +138,7 @@ def list_hosts(store: Path, tables: Collection[str], own: HostName) -> dict[Host
             name = SealedName.parse(Path(missing.path).name)
             if name is not None and not name.segment.compacted:  # compacted rows were shipped before
                 hosts.of(table, missing.rack, missing.host).set_aside.append(missing)
-    for table in MEASURED & found.keys():
+    for table in IN_ORDER_OF_TIME & found.keys():
         _note_hot(table, found[table].logs, hosts)
     for host in hosts.by_name.values():
         host.recorded = recorded

@@ -31,7 +31,7 @@ from . import LEVELS, receipts
 from .ledger import ShipLedger
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile
 from .results import is_results
-from .sealed import CUT, MEASURED, NO_NAME, HostFiles, HostName, SealedTableFile, key_of, list_hosts
+from .sealed import CUT, IN_ORDER_OF_TIME, NO_NAME, HostFiles, HostName, SealedTableFile, key_of, list_hosts
 from .target import FleetTarget, TargetError
 
 MOST_FILES = 1000  # most files of a receipt; if it is lost, they are found again with one request each
@@ -314,7 +314,7 @@ class _HostShipping:
 
     def _until_ns(self, left: Sequence[SealedTableFile]) -> int:
         """Returns the watermark while the files LEFT are not sent."""
-        first = [of.file.name.first_ns for of in left if of.table in MEASURED]
+        first = [of.file.name.first_ns for of in left if of.table in IN_ORDER_OF_TIME]
         return min([*first, self._result.until_ns])
 
     def _send(self, of: SealedTableFile) -> ShippedFile:

@@ -18,11 +18,11 @@ from .. import __version__
 from ..errors import MburstError
 from ..sql import StoreFolder
 from ..sql.damage import readable
+from ..sql.tables import RECORDED
 from ..units import NS_PER_DAY, format_count
 from . import UNFIT, UNFIT_HINT, receipts
 from .plan import (
     LINKS,
-    MEASURED,
     NEAR_NS,
     STATED,
     SWITCH,
@@ -53,7 +53,7 @@ from .ship import (
 from .target import FleetTarget
 from .task import detected, put
 
-TABLES = (*MEASURED, *STATED)  # tables in which bursts are detected
+TABLES = (*RECORDED, *STATED)  # tables in which bursts are detected
 NEEDED = (*TABLES, SWITCH, LINKS)  # tables that the detection of a day reads
 MADE_OF_OTHERS = "was made of files that this store does not have, and there are others: nothing was replaced"
 OTHERS_HINT = "they were compacted or set aside here before the others came; or another store ships as this host"
@@ -168,7 +168,7 @@ class _HostBursts:
         """Whether files are gone since what they have was recorded again."""
         with self._store.connect(since_ns=0, until_ns=0) as con, readable(con):  # rows about recordings alone
             counting = {writer for (writer,) in con.execute("SELECT DISTINCT writer_id FROM recordings").fetchall()}
-        return all(file.table in MEASURED and writer_of(file) not in counting for file in gone)
+        return all(file.table in RECORDED and writer_of(file) not in counting for file in gone)
 
     def _ship(self, plan: PartitionPlan, *, is_new: bool) -> bool:
         """Whether a day was detected and put. What goes wrong with its files costs this day alone. The plan of one that

@@ -16,8 +16,9 @@ from ..disk import failing_as_one_line
 from ..format.filenames import COMPACTED, Segment, date_of
 from ..segments import FileSelection, SealedFile, snapshot
 from ..store import StoreFolder, files_of
+from ..tables import RECORDED
 from . import clock, rewriting, thinning
-from .files import MEASURED, RECORDED, DayFiles, DayName, compactable, days_of_recordings, in_time, size_of, writers
+from .files import WHOLE_OR_GONE, DayFiles, DayName, compactable, days_of_recordings, in_time, size_of, writers
 from .rules import Detail, KeepRules
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _is_gone(table: str, detail: Detail, day: DayFiles) -> bool:
         return True
     if detail is Detail.NONE:
         return table not in (*KEPT_FOR_EVER, *RECORDED)
-    return detail is Detail.STEPS and table in MEASURED
+    return detail is Detail.STEPS and table in WHOLE_OR_GONE
 
 
 def _due(table: str, files: list[SealedFile], detail: Detail, day: DayFiles) -> list[SealedFile]:

@@ -16,21 +16,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...units import NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE
+from ...units import NS_PER_DAY, NS_PER_HOUR
 from .. import verified
 from ..format.filenames import MIXED, SHIPPED, rack_of
-from ..segments import SECOND_COPY, FileSelection, SealedFile, list_hot, list_sealed, second_copies
+from ..segments import HELD_NS, SECOND_COPY, FileSelection, SealedFile, list_hot, list_sealed, second_copies
 from ..shipped import SHIPPED_TABLES, read_ledger
-from ..tables import ORDER
+from ..tables import ORDER, RECORDED
 from .rules import FOLLOWED_NS, SETTLED_NS, Detail
 
 if TYPE_CHECKING:
     import duckdb
 
-RECORDED = ("bins", "sources")
-MEASURED = ("kept", "queues", "ports", "buffers", "gnmi_values", "device_clocks", "probes", "clock")  # whole, then gone
+# Tables whose rows are kept whole, then not at all.
+WHOLE_OR_GONE = ("kept", "queues", "ports", "buffers", "gnmi_values", "device_clocks", "probes", "clock")
 SUMMED = ("steps", "latency_steps")  # made of such rows; their segments have the time of the newest of these
-HELD_NS = NS_PER_MINUTE  # by which rows may be older than their log
 SPARE_DAYS = 7  # of rows about recordings, in case the needed one is damaged
 SMALL_IN_HOUR = 16 << 20  # bytes: larger files are left until their day is over
 
@@ -96,7 +95,7 @@ class DayFiles:
     def newest_ns(self) -> int:
         """When the newest segment of what is removed with age was begun: what is imported later than it was recorded is
         new."""
-        files = [file for table in (*RECORDED, *MEASURED, *SUMMED) for file in self.files.get(table, ())]
+        files = [file for table in (*RECORDED, *WHOLE_OR_GONE, *SUMMED) for file in self.files.get(table, ())]
         return max((file.name.segment.start_ns for file in files), default=0)
 
 

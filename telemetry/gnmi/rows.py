@@ -18,7 +18,7 @@ import pyarrow as pa
 from .. import tables
 from .limits import WAITING_BYTES, WAITING_ROWS
 
-MEASURED = {
+FREQUENT = {
     "queues": tables.QUEUES,
     "ports": tables.PORTS,
     "buffers": tables.BUFFERS,
@@ -59,7 +59,7 @@ class Table:
     the schema."""
 
     def __init__(self, name: str) -> None:
-        self.schema = MEASURED[name]
+        self.schema = FREQUENT[name]
         self.texts: dict[str, list[str]] = {column: [] for column in SOURCE_COLUMNS[name]}  # by source
         self.values = [field.name for field in self.schema if field.name not in self.texts]
         self.rows: list[tuple[Any, ...]] = []
@@ -146,7 +146,7 @@ class CollectedRows:
     def __init__(self) -> None:
         self.lock = FairLock()
         self.ending = False
-        self.tables = {name: Table(name) for name in MEASURED}
+        self.tables = {name: Table(name) for name in FREQUENT}
         self._rare: dict[str, list[dict[str, Any]]] = {name: [] for name in RARE}
         self._values = self.tables["gnmi_values"]
         self._breaths = 0

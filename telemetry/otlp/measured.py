@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..gnmi.rows import MEASURED, SOURCE_COLUMNS, text_column
+from ..gnmi.rows import FREQUENT, SOURCE_COLUMNS, text_column
 from ..line_rate import FASTEST_BPS, most_bytes
 from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE
 from .meaning import CARRIED, COLUMNS
@@ -24,7 +24,7 @@ class MeasuredTable:
 
     def __init__(self, name: str, batch: str, speeds: Speeds) -> None:
         self.name, self._batch, self._speeds = name, batch, speeds
-        self._schema, self._columns = MEASURED[name], COLUMNS[name]
+        self._schema, self._columns = FREQUENT[name], COLUMNS[name]
         self._texts: dict[str, list[str]] = {column: [] for column in SOURCE_COLUMNS[name]}
         self._entities: dict[tuple[str, ...], int] = {}
         self._entity_of: dict[int, int] = {}  # by series

@@ -19,11 +19,12 @@ from werkzeug.wrappers import Request, Response
 
 from mburst.fleet import bucket, receipts, ship
 from mburst.fleet.receipts import files_of, read_receipts
-from mburst.fleet.sealed import HELD_NS, HostName
+from mburst.fleet.sealed import HostName
 from mburst.fleet.ship import DifferentObject, Shipped
 from mburst.fleet.target import FleetTarget, TargetError, open_target
 from mburst.sql import StoreFolder, locks
 from mburst.sql.repair.repair import repair
+from mburst.sql.segments import HELD_NS
 
 __all__ = ["archive", "filled", "store"]
 CACHE_1 = HostName("r1", "cache-1")

@@ -314,6 +314,7 @@ ONE_OF = {
         {"mburst/ethernet.py"},
     ),
     "the range of plausible times": (r"\b946_?684_?800|\b4_?102_?444_?800", {"mburst/units.py"}),
+    "the tables whose rows need one of recordings": (r"(?m)^RECORDED\b.* = ", {"sql/tables.py"}),
     "a table printer": (r"\.ljust\(width|\.rjust\(width", {"mburst/columns.py"}),
     "a writer of whole files": (r"src_dir_fd", {"mburst/files.py"}),
     "a thread that stores rows beside the work": (r"SimpleQueue\(", {"mburst/services/background.py"}),
