@@ -16,6 +16,7 @@ import sys
 
 PROGRESS = "\r\033[K"  # begins what replaces a progress line
 LONGEST = 60  # most characters of a name within a file name
+MOST_REASON = 300  # characters of the cause of an error that others report
 FORMULA = (*"=+-@＝＋－＠", "\t", "\r", "\n")  # characters at which a spreadsheet begins a formula, also wide forms
 # Characters that Python calls printable but nobody sees: Unicode's Default_Ignorable_Code_Point
 # (DerivedCoreProperties.txt) if it is a letter or a mark, and the Braille pattern without a dot.

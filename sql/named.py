@@ -13,7 +13,7 @@ from .parsed import parsed
 if TYPE_CHECKING:
     import duckdb
 
-FETCH = 10_000  # rows at a time
+FETCH = 10_000  # rows of an answer at a time
 FOLDER = Path(__file__).parent / "queries"
 _WHERE_ROWS = re.compile(r"  -- where there are rows: ([\w.]+)$", re.MULTILINE)
 _INCLUDED = re.compile(r"^-- include: (\w+)$", re.MULTILINE)

@@ -27,8 +27,8 @@ from pathlib import Path
 from . import disk
 from .disk import failing_as_one_line
 from .format.filenames import REPLACED, SealedName, new_writer, unfinished_segment
+from .verified import LEDGER
 
-LEDGER = ".verified"  # of a date's folder (verified.py): useless without files
 READERS = "readers"
 PATIENCE_S = 24 * 3600.0  # how long to wait for readers
 UNKNOWN = f"{READERS}.unknown"  # stands for readers that began before they could register
@@ -205,7 +205,7 @@ def _remove_empty(folder: Path) -> None:
     """Remove the folder of a rack, and that of its date, if they are empty."""
     try:
         folder.rmdir()
-        if os.listdir(folder.parent) == [LEDGER]:
+        if os.listdir(folder.parent) == [LEDGER]:  # it is useless without files
             (folder.parent / LEDGER).unlink()
         folder.parent.rmdir()
     except OSError as error:

@@ -24,7 +24,7 @@ from . import disk
 from .format import placing
 from .format.filenames import STRANGER, SealedName
 
-LEDGER = ".verified"
+LEDGER = ".verified"  # in the folder of a date
 MOST_LEDGER = 1 << 26  # bytes: enough for some 200,000 files a day
 _CHUNK = 1 << 18
 _MAGIC = b"PAR1"

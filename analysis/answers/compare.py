@@ -20,12 +20,11 @@ from ..model.distributions import quantile
 from ..model.envelope import Interval, merge_intervals
 from ..model.stats import Estimate, Floats, block_bootstrap, poisson, wilson
 from ..whatif.tail_at_scale import slow_requests
-from .paths import ProbeSelection, read_met
+from .paths import LEVELS, ProbeSelection, read_met
 
 if TYPE_CHECKING:
     import duckdb
 
-LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
 WIDTHS = (1, 10, 100, 500, 1000)
 ROUNDS = 400
 LEAST_BLOCKS = 8  # with fewer blocks, an interval would claim more than the time can show

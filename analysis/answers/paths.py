@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MOST_PROBES = 4_000_000  # probes of a path that are read: enough for p99.99, in some 500 MB
 MEASURES = ("application", "round_trip", "forward", "back", "host_here", "host_there")
-LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
+LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)  # of the percentiles that are stated
 _DRIFT_SPAN = 10e9  # ns of probing before a drift is stated
 
 

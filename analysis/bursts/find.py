@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UsageError
 from ...sql.damage import readable
 from ...sql.limits import note_answerable
-from ...sql.named import prepare, set_variables
+from ...sql.named import FETCH, prepare, set_variables
 from ...units import format_duration, format_share
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ COLUMNS = (
 # The variables of bursts.sql that select the bins of the detection, in addition to `hosts` and those of the definition.
 FILTERS = ("rack", "interface", "direction", "recording", "since_ns", "until_ns")
 CHOSEN_BY = (*FILTERS, "recordings")
-FETCH = 10_000
 THRESHOLD, JOINED_BINS = 0.5, 5  # defaults of bursts.sql
 
 

@@ -12,7 +12,6 @@ from . import output
 if TYPE_CHECKING:
     import duckdb
 
-FETCH = 10_000  # rows at a time
 # Types whose values lose something in Python: nanoseconds, months, or all (times with a zone need pytz), and bytes.
 AS_TEXT = ("WITH TIME ZONE", "_NS", "INTERVAL", "BLOB")
 AS_TEXT_IN_TABLES = (*AS_TEXT, "MAP(")  # the values alone of a map would say nothing
@@ -70,5 +69,7 @@ def _asked(
 
 
 def _rows(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    from ..sql.named import FETCH
+
     while rows := result.fetchmany(FETCH):
         yield from rows

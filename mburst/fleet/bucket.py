@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import __version__, extras
 from ..agent.secrets import Secrets
-from ..names import short
+from ..names import MOST_REASON, short
 from .target import FleetTarget, NoSuchObject, StoredObject, TargetError, content_of
 
 # Limits of one request, and of its retries after 429, 5xx and lost connections, by number and in total.
@@ -23,7 +23,6 @@ LARGE_BYTES, LARGE_S = 4 << 20, 600  # limits for larger objects, and for object
 RETRIES, RETRY_S, LONGEST_WAIT_S = 8, 120, 10
 CONFLICTS = 5  # attempts of a create that conflicts with another one, if no object exists afterwards
 PIECE = 8 << 20
-MOST_REASON = 300  # characters
 LATER = "what has arrived stays; try again later"
 _RIGHTS = "check the credentials in the environment, and what they may do (docs/fleet.md)"
 _REFUSED = "check the address, and what the environment says (docs/fleet.md)"

@@ -13,7 +13,6 @@ from storelib import write
 
 from mburst.__main__ import main
 from mburst.analysis.answers.compare import (
-    LEVELS,
     BurstSummary,
     Comparison,
     SituationLatency,
@@ -22,7 +21,7 @@ from mburst.analysis.answers.compare import (
     read_latency,
     resampled,
 )
-from mburst.analysis.answers.paths import ProbeSelection
+from mburst.analysis.answers.paths import LEVELS, ProbeSelection
 from mburst.analysis.bursts.find import BurstDefinition, overlapping_runs
 from mburst.analysis.model.stats import Estimate
 from mburst.sql import StoreFolder

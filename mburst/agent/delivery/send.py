@@ -6,14 +6,12 @@ import time
 from collections.abc import Callable
 
 from ...errors import MburstError
-from ...names import short
+from ...names import MOST_REASON, short
 from . import ledger as book
 from .digest import Digest
 from .kind import Delivery, MaybeDelivered, NotDelivered
 from .kinds import KINDS
 from .ledger import DeliveryLedger
-
-MOST_REASON = 300  # characters
 
 
 def deliver(
