@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.floating[Any]]
 Whole = NDArray[np.integer[Any]]
-Mask = NDArray[np.bool_]
 Z_95 = 1.959964  # two-sided 95 % quantile of the standard normal distribution
 Z_99 = 2.575829
 MOST_BLOCKS = 500

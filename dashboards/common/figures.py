@@ -374,9 +374,9 @@ def distribution(
     return go.Figure(data=data, layout=layout)
 
 
-def _even(low: float, high: float, ticks: int = 4) -> list[float]:
-    """Returns about `ticks` round numbers at even steps in [low, high]."""
-    rough = (high - low) / ticks
+def _even(low: float, high: float) -> list[float]:
+    """Returns about four round numbers at even steps in [low, high]."""
+    rough = (high - low) / 4
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(step * power for step in (1, 2, 5, 10) if step * power >= rough)
     return [round(i * step, 12) for i in range(math.ceil(low / step), math.floor(high / step) + 1)]

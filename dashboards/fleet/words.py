@@ -47,10 +47,10 @@ def class_name(of_class: Row) -> str:
     return ", ".join(part for part in (of_class["service"], direction, speeds) if part)
 
 
-def range_name(least: int, following: int | None, unit: str = "") -> str:
+def range_name(least: int, following: int | None) -> str:
     """Returns the whole numbers from LEAST to before FOLLOWING (None: and more)."""
     if following is None:
-        return f"{least} {unit}and more".replace("  ", " ") if unit else f"{least} and more"
+        return f"{least} and more"
     return f"{least}" if following == least + 1 else f"{least} – {following - 1}"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..fleet import UNFIT, UNFIT_HINT
+from ..fleet import SPLITS, UNFIT, UNFIT_HINT
 from ..names import say
 from ..units import format_count, format_duration
 from . import definition as options
@@ -38,7 +38,7 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--rack", help="only this rack")
     parser.add_argument(
         "--split",
-        choices=("auto", "rack", "host"),
+        choices=SPLITS,
         default="auto",
         help="partitions: rack: whole racks; host: single hosts; auto: hosts if a day of the rack is "
         "larger than 2 GB (default)",

@@ -56,9 +56,9 @@ def write_json_objects(objects: Iterable[str], out: TextIO) -> None:
     out.write("[]\n" if before == "[" else "\n]\n")
 
 
-def write_json_value(value: Any, out: TextIO | None = None) -> None:
+def write_json_value(value: Any) -> None:
     """Write one value as indented JSON."""
-    (out or sys.stdout).write(seen_json(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)) + "\n")
+    sys.stdout.write(seen_json(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)) + "\n")
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:

@@ -30,7 +30,6 @@ from .target import FleetTarget
 
 SKEW_NS = NS_PER_DAY  # longest time by which the clock of receipts may be behind the clock of their bins
 LARGE_BYTES = 2 << 30  # size of a rack's day above which it is divided by host
-SPLITS = ("auto", "rack", "host")
 _THREADS = 16  # threads that read receipts
 
 

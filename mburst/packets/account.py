@@ -14,7 +14,6 @@ from .ring import RingFile
 
 REORDERED_NS = 10**9  # longest time by which packets at the edge of two files may be out of order
 _SECTION, _STATISTICS = 0x0A0D0D0A, 5
-_COMMENT = 1
 _SESSION = re.compile(rb"mburst ring (\d+)")
 _NOT_KEPT = re.compile(rb"not kept: (\d+) packets from (-?\d+) to (-?\d+)")
 

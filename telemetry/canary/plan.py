@@ -19,7 +19,6 @@ MOST_SHARE = 0.25  # largest share of the link that can be requested
 MOST_BURSTS = 50_000
 MOST_TRIES = 2  # of each burst, if this host was held up while it sent
 DEFAULT_TIMES_NS = (50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000)  # at line rate: the default sizes
-DEFAULT_LENGTHS_NS = (0, 2_000_000)  # back to back, and spread
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from .limits import JSON_PARTS, LIST_PARTS, PATH_BYTES, STEPS, VALUE_BYTES, Limi
 from .path import Step, Steps, without_module
 
 MOST_SECONDS = 10**12  # since 1970; the same number of nanoseconds would be a quarter of an hour after 1970
-Scalar = int | float | str | bool | bytes | Decimal | None
 
 _FRACTION_DIGITS = 18  # of decimal64 at most (RFC 7950 section 9.3)
 _NUMBER_LETTERS = 32  # of a number of 64 bits with its sign and spaces

@@ -11,7 +11,6 @@ from captures import CASES, CacheServer
 from mburst.__main__ import main
 
 DEFINITION = ["--bin", "1ms", "--threshold", "0.8", "--join", "5ms", "--min-duration", "3ms"]
-UDP_HEADERS = 14 + 20 + 8
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from bounded import next_line
 
-HEARD_S = 1.0  # time within which a stop is noticed, on a machine that is not busy
 PATIENCE_S = 30.0
 
 
