@@ -236,17 +236,17 @@ def read_bursts(
         until_ns=until_ns,
     )
     known = coverage.by_epoch(con, since_ns, until_ns)
-    runs: dict[tuple[str, ...], list[str]] = {}
-    for *lane, run in con.execute(f"SELECT {', '.join(_LANE)}, recording_id FROM lanes").fetchall():
-        runs.setdefault(tuple(lane), []).append(run)
-    of_run = coverage.by_recording(known)
-    merged = {lane: coverage.covered(of_run, of) for lane, of in runs.items()}
+    recordings: dict[tuple[str, ...], list[str]] = {}
+    for *lane, recording in con.execute(f"SELECT {', '.join(_LANE)}, recording_id FROM lanes").fetchall():
+        recordings.setdefault(tuple(lane), []).append(recording)
+    of_recording = coverage.by_recording(known)
+    merged = {lane: coverage.covered(of_recording, of) for lane, of in recordings.items()}
     recorded = sum(coverage.length(found) for found in merged.values())
     if not recorded:
         return None
     taken = _by_lane(bursts)
     own = coverage.by_recording(coverage.in_bursts(bursts, known))
-    within = sum(coverage.length(coverage.covered(own, of)) for of in runs.values())
+    within = sum(coverage.length(coverage.covered(own, of)) for of in recordings.values())
     directions = tuple(sorted({lane[_LANE.index("direction")] for lane, spans in merged.items() if spans}))
     return BurstSummary(len(bursts), recorded, within, _per_minute(merged, taken, recorded), directions)
 

@@ -135,13 +135,13 @@ def _in_period(
     parts = []
     for lane in chosen:
         within = within_period(lane, found, period)
-        is_part = any(is_beyond(run, spans, period) for run in within.runs)
-        parts.append(_LanePart(within if within.runs else lane, is_part, is_elsewhere=not within.runs))
+        is_part = any(is_beyond(recording, spans, period) for recording in within.recordings)
+        parts.append(_LanePart(within if within.recordings else lane, is_part, is_elsewhere=not within.recordings))
     return parts
 
 
 def _runs(lane: ReportLane) -> list[str]:
-    return [run["recording_id"] for run in lane.runs]
+    return [recording["recording_id"] for recording in lane.recordings]
 
 
 def _spans(bursts: Sequence[Mapping[str, Any]]) -> list[Interval]:
@@ -149,12 +149,14 @@ def _spans(bursts: Sequence[Mapping[str, Any]]) -> list[Interval]:
 
 
 def _lane_report(found: _ReadOfAll, part: _LanePart, bursts: list[dict[str, Any]]) -> LaneReport:
-    lane, limits, runs = part.lane, found.limits, _runs(part.lane)
-    covered = coverage.covered(found.by_recording, runs)
+    lane, limits, recordings = part.lane, found.limits, _runs(part.lane)
+    covered = coverage.covered(found.by_recording, recordings)
     start, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
-    repeated_ns = sum(coverage.length(found.by_recording.get(run, ())) for run in runs) - coverage.length(covered)
-    where = Slice(runs, lane.bin_ns, start, end, repeated_ns > 0)
-    totals = [found.totals[run] for run in runs if run in found.totals]
+    repeated_ns = sum(
+        coverage.length(found.by_recording.get(recording, ())) for recording in recordings
+    ) - coverage.length(covered)
+    where = Slice(recordings, lane.bin_ns, start, end, repeated_ns > 0)
+    totals = [found.totals[recording] for recording in recordings if recording in found.totals]
     latency, paths = context.read_latency(found.con, lane.host, start, end, limits.paths, limits.probes)
     queues, queue_count = context.read_queues(found.con, start, end, limits.queues, limits.windows)
     return LaneReport(
@@ -173,8 +175,14 @@ def _lane_report(found: _ReadOfAll, part: _LanePart, bursts: list[dict[str, Any]
         queues=queues,
         queue_count=queue_count,
         damaged=[file for file in found.damaged if file.host in ("", lane.host) and file.rack in ("", lane.rack)],
-        endings=[sentence for run in lane.runs if (sentence := ending(run, found.behind.get(run["recording_id"])))],
-        flow_control=flow_control.summed(found.flow_control[run] for run in runs if run in found.flow_control),
+        endings=[
+            sentence
+            for recording in lane.recordings
+            if (sentence := ending(recording, found.behind.get(recording["recording_id"])))
+        ],
+        flow_control=flow_control.summed(
+            found.flow_control[recording] for recording in recordings if recording in found.flow_control
+        ),
         curves=found.curves,
         is_part=part.is_part,
         is_elsewhere=part.is_elsewhere,
@@ -250,10 +258,10 @@ def _busiest_window(con: duckdb.DuckDBPyConnection, where: Slice) -> Peak | None
 
 def _quality(found: _ReadOfAll, where: Slice) -> dict[str, Any]:
     """Returns how many bins have which quality bits, and when packets were lost or the clock was set."""
-    runs = set(where.runs)
+    recordings = set(where.recordings)
     summed: dict[int, QualityCount] = {}
     for row in found.qualities:
-        if row["recording_id"] in runs:
+        if row["recording_id"] in recordings:
             before = summed.get(row["bit"], QualityCount(row["bit"], row["name"], row["meaning"], 0, 0))
             summed[row["bit"]] = QualityCount(
                 row["bit"], row["name"], row["meaning"], before.bins + row["bins"], before.packets + row["packets"]
@@ -277,7 +285,7 @@ def marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -
 def _senders(found: _ReadOfAll, where: Slice, period: Interval) -> dict[str, Any]:
     """Returns the senders of a period with the most bytes in bursts, by their names at the end of WHERE; the number of
     all senders, the most that `other` stands for at once, and the bytes of all."""
-    asked = {"ids": where.runs, "since": period[0], "until": period[1]}
+    asked = {"ids": where.recordings, "since": period[0], "until": period[1]}
     rows = read_sources.most_in_bursts(found.con, asked, found.limits.sources)
     called = named(found.con, [row["source"] for row in rows], where.until_ns - 1)
     sources = [

@@ -41,7 +41,7 @@ from ..cause.read import (
     read_port,
     read_probes,
     read_queues,
-    read_runs,
+    read_recordings,
 )
 from ..cause.read_counters import counted_packets
 from ..cause.scene import Evidence, Scene
@@ -105,7 +105,7 @@ class InvestigationResult:
     outcomes: list[PredictedLatency] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    runs: dict[Lane, list[dict[str, Any]]] = field(default_factory=dict)  # the ones in use, by choose_runs
+    recordings: dict[Lane, list[dict[str, Any]]] = field(default_factory=dict)  # the ones in use, by choose_recordings
     without_speed: list[str] = field(default_factory=list)  # "HOST INTERFACE DIRECTION", link speed unknown
     damaged: list[DamagedFile] = field(default_factory=list)
     seen: CanaryContext = field(default_factory=CanaryContext)
@@ -128,9 +128,9 @@ def investigate(
 ) -> InvestigationResult:
     """Finds the cause of the tails in the store behind `con`, and what would help unless CONSIDERS_CHANGES is false.
     Raises MburstError if the store has nothing to test."""
-    runs = read_runs(con, question)
+    recordings = read_recordings(con, question)
     paths = read_paths(con, question)
-    if not runs and not paths:
+    if not recordings and not paths:
         raise MburstError(
             "no recording and no probe to investigate"
             + (f" of {', '.join(question.hosts)}" if question.hosts else "")
@@ -138,7 +138,7 @@ def investigate(
             "`mburst record` and `mburst probe` make some",
         )
     answer = InvestigationResult(0, (0, 0), [], [], [], damaged=damaged_files(con))
-    chosen = answer.runs = choose_runs(runs, answer.notes, answer.without_speed)
+    chosen = answer.recordings = choose_recordings(recordings, answer.notes, answer.without_speed)
     if not chosen and not paths:
         raise MburstError(
             f"the link speed of {', '.join(answer.without_speed)} is not known",
@@ -150,7 +150,9 @@ def investigate(
     answer.origin_ns = origin_of(chosen, paths)
     # Read bursts before the arrays that stay, so that the memory for detecting them can be freed first.
     answer.bursts = read_bursts(con, question, chosen)
-    ends = link_ends(con, chosen, max((run["end_ns"] for rows in chosen.values() for run in rows), default=0))
+    ends = link_ends(
+        con, chosen, max((recording["end_ns"] for rows in chosen.values() for recording in rows), default=0)
+    )
     answer.ports = [read_port(con, lane, chosen, answer.origin_ns, ends.get(lane)) for lane in chosen]
     addresses = own_addresses(con)
     linked = linked_ports(con, answer.ports, answer.origin_ns)
@@ -217,49 +219,51 @@ def consider_changes(con: duckdb.DuckDBPyConnection, answer: InvestigationResult
         answer.prediction = predicted_queue.predicted(crossing.port, came, windows)
 
 
-def choose_runs(
-    runs: list[dict[str, Any]], notes: list[str], without_speed: list[str]
+def choose_recordings(
+    recordings: list[dict[str, Any]], notes: list[str], without_speed: list[str]
 ) -> dict[Lane, list[dict[str, Any]]]:
     """Returns the recordings to use of each lane, all of one bin width and each time once. If a recording overlaps an
     earlier one, only its part after that is used. Of two consecutive recordings that share a bin, each has a part of
     it: both are used."""
     chosen: dict[Lane, list[dict[str, Any]]] = {}
-    for run in runs:
-        lane = (run["host"], run["interface"], run["direction"])
-        if run["link_bps"] is None:
+    for recording in recordings:
+        lane = (recording["host"], recording["interface"], recording["direction"])
+        if recording["link_bps"] is None:
             without_speed.append(" ".join(lane))
             continue
         kept = chosen.setdefault(lane, [])
-        if kept and run["rack"] != kept[0]["rack"]:
-            notes.append(f"{' '.join(lane)}: recording {run['recording_id']} is of another rack; it is left out")
+        if kept and recording["rack"] != kept[0]["rack"]:
+            notes.append(f"{' '.join(lane)}: recording {recording['recording_id']} is of another rack; it is left out")
             continue
-        until = max((before["end_ns"] for before in kept), default=run["first_ns"])
-        overlap = until - run["first_ns"]
-        if kept and (run["bin_ns"] != kept[0]["bin_ns"] or (overlap > 0 and run["end_ns"] <= until)):
+        until = max((before["end_ns"] for before in kept), default=recording["first_ns"])
+        overlap = until - recording["first_ns"]
+        if kept and (recording["bin_ns"] != kept[0]["bin_ns"] or (overlap > 0 and recording["end_ns"] <= until)):
             notes.append(
-                f"{' '.join(lane)}: recording {run['recording_id']} overlaps another or has other bins; it is left out"
+                f"{' '.join(lane)}: recording {recording['recording_id']} overlaps another or has other bins; "
+                "it is left out"
             )
             continue
-        if overlap > run["bin_ns"]:
+        if overlap > recording["bin_ns"]:
             notes.append(
-                f"{' '.join(lane)}: recording {run['recording_id']} overlaps another for {format_duration(overlap)}; "
+                f"{' '.join(lane)}: recording {recording['recording_id']} overlaps another for "
+                f"{format_duration(overlap)}; "
                 "what it has of that time is left out"
             )
-            run = {**run, "first_ns": until, "from_ns": until}
-        kept.append(run)
+            recording = {**recording, "first_ns": until, "from_ns": until}
+        kept.append(recording)
     return chosen
 
 
 def span_of(chosen: dict[Lane, list[dict[str, Any]]], paths: list[Path]) -> tuple[int, int]:
     """Returns the Unix times of the first and the last recorded bin or probe."""
-    runs = [run for rows in chosen.values() for run in rows]
-    first = min([run["first_ns"] for run in runs] + [path[3] for path in paths])
-    return first, max([run["end_ns"] for run in runs] + [path[4] for path in paths])
+    recordings = [recording for rows in chosen.values() for recording in rows]
+    first = min([recording["first_ns"] for recording in recordings] + [path[3] for path in paths])
+    return first, max([recording["end_ns"] for recording in recordings] + [path[4] for path in paths])
 
 
 def origin_of(chosen: dict[Lane, list[dict[str, Any]]], paths: list[Path]) -> int:
     """Returns a Unix time before or at the first data, at which bins of every width begin."""
-    widths = [run["bin_ns"] for rows in chosen.values() for run in rows]
+    widths = [recording["bin_ns"] for rows in chosen.values() for recording in rows]
     first, _ = span_of(chosen, paths)
     step = math.lcm(*widths) if widths else 1
     return first // step * step
@@ -467,5 +471,5 @@ def replay_of(con: duckdb.DuckDBPyConnection, answer: InvestigationResult) -> Re
     if crossing is None or not bursts:
         return None
     full = stretches_of(crossing.port)
-    rows = senders_while_full(con, crossing.port, full, answer.runs[crossing.port.lane], bursts, answer.origin_ns)
+    rows = senders_while_full(con, crossing.port, full, answer.recordings[crossing.port.lane], bursts, answer.origin_ns)
     return calibrate(finding.scene, finding.evidence, rows)

@@ -132,9 +132,9 @@ class LaneReport:
         """Returns the setting of this lane that the canary bursts have to match: one, or none if the link speed is
         unknown."""
         bits = 0
-        for run in self.lane.runs:
-            bits |= int(run["quality"])
-        one = sensitivity.curve_setting({**self.lane.runs[0], "link_bps": self.lane.link_bps}, definition, bits)
+        for recording in self.lane.recordings:
+            bits |= int(recording["quality"])
+        one = sensitivity.curve_setting({**self.lane.recordings[0], "link_bps": self.lane.link_bps}, definition, bits)
         return [one] if one else []
 
 

@@ -27,7 +27,11 @@ def hold_to_memory(chosen: Iterable[Iterable[Mapping[str, Any]]], probes: int, s
     """Refuse an investigation that does not fit into memory. CHOSEN has the intervals (first_ns, end_ns, bin_ns) of
     each port direction, PROBES is the number of probes; both are of the time SPAN. Raises NoRoom, which names a length
     of time that fits."""
-    bins = sum((run["end_ns"] - run["first_ns"]) // run["bin_ns"] for runs in chosen for run in runs)
+    bins = sum(
+        (recording["end_ns"] - recording["first_ns"]) // recording["bin_ns"]
+        for recordings in chosen
+        for recording in recordings
+    )
     needed, most = needed_bytes(bins, probes), int(available_memory() * SHARE)
     if needed <= most:
         return

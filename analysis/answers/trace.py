@@ -58,8 +58,8 @@ class TraceData:
 
     def gaps_of(self, lane: ReportLane) -> list[dict[str, Any]]:
         """Returns the gaps of a lane's recordings; `end_ns` is None if it is unknown whether counting continued."""
-        runs = {run["recording_id"] for run in lane.runs}
-        return [gap for gap in self.gaps if gap["recording_id"] in runs]
+        recordings = {recording["recording_id"] for recording in lane.recordings}
+        return [gap for gap in self.gaps if gap["recording_id"] in recordings]
 
     def late_from_ns(self, path: PathLatency) -> float | None:
         """Returns the latency above which a probe of PATH is late, by the rule of investigations; None if nothing was

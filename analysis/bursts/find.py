@@ -164,7 +164,7 @@ def detect_bursts(
         note_answerable(con)
 
 
-def overlapping_runs(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
+def overlapping_recordings(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
     """Returns pairs of recordings of the last `find_bursts` that cover the same host, interface and direction at the
     same time, so that each burst is found in both."""
     return con.execute("""

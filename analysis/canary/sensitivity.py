@@ -221,8 +221,12 @@ def canary_context(
     known, bits = curves(con), read_canary.recording_qualities(con)
     asked = [
         one
-        for runs in lanes
-        for one in [curve_setting(runs[0], definition, _together(bits.get(run["recording_id"], 0) for run in runs))]
+        for recordings in lanes
+        for one in [
+            curve_setting(
+                recordings[0], definition, _together(bits.get(recording["recording_id"], 0) for recording in recordings)
+            )
+        ]
         if one
     ]
     if not known or not bursts:

@@ -73,7 +73,7 @@ class SenderOnsets(NamedTuple):
     since: Floats
 
 
-def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[str, Any]]:
+def read_recordings(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[str, Any]]:
     """Returns recorded stretches: one per recording and clock epoch, from the first to the last bin that is asked for.
     from_ns: bins from this time on belong to this stretch, earlier ones to the stretch before it."""
     result = con.execute(
@@ -92,13 +92,13 @@ def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[s
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
-_OF_RUN = "recording_id = $recording AND clock_epoch = $clock_epoch AND ts_ns >= $first AND ts_ns < $end"
+_OF_RECORDING = "recording_id = $recording AND clock_epoch = $clock_epoch AND ts_ns >= $first AND ts_ns < $end"
 
 
-def _of_run(run: dict[str, Any]) -> dict[str, Any]:
+def _of_run(recording: dict[str, Any]) -> dict[str, Any]:
     """Returns the variables of _OF_RUN."""
     names = {"recording": "recording_id", "clock_epoch": "clock_epoch", "first": "first_ns", "end": "end_ns"}
-    return {variable: run[column] for variable, column in names.items()}
+    return {variable: recording[column] for variable, column in names.items()}
 
 
 def read_paths(con: duckdb.DuckDBPyConnection, question: Question) -> list[Path]:
@@ -140,7 +140,7 @@ def read_port(
     def chunks() -> Iterator[tuple[Floats, NDArray[np.int64]]]:
         for row in rows:  # a filter for each row is pushed down to the files, a join with all rows is not
             for batch in con.sql(
-                f"SELECT ts_ns, wire_bytes, quality FROM bins WHERE {_OF_RUN}", params=_of_run(row)
+                f"SELECT ts_ns, wire_bytes, quality FROM bins WHERE {_OF_RECORDING}", params=_of_run(row)
             ).to_arrow_reader(CHUNK):
                 at = (batch["ts_ns"].to_numpy() - origin).astype(np.float64)
                 lossy.append(at[batch["quality"].to_numpy() & Quality.DROPS != 0])
@@ -148,7 +148,7 @@ def read_port(
         for row in rows if end else ():
             yield unsampled(con, row, origin)
 
-    recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
+    recorded = [(float(recording["first_ns"] - origin), float(recording["end_ns"] - origin)) for recording in rows]
     first = rows[0]
     port = port_from_bins(lane, first["link_bps"], first["bin_ns"], chunks(), recorded, lossy, first["rack"])
     [(dropped,)] = con.execute(  # of whole recordings
@@ -161,7 +161,9 @@ def read_port(
     return replace(port, switch=lane, **end._asdict()) if end else port
 
 
-def unsampled(con: duckdb.DuckDBPyConnection, run: dict[str, Any], origin: int) -> tuple[Floats, NDArray[np.int64]]:
+def unsampled(
+    con: duckdb.DuckDBPyConnection, recording: dict[str, Any], origin: int
+) -> tuple[Floats, NDArray[np.int64]]:
     """Returns bins for the times in which samples of a switch are missing but its running total counts the bytes. The
     bytes are spread evenly: a total that nearly fills the link means that the link was busy throughout. The bins stay
     marked as lossy, so that a smaller total is no evidence."""
@@ -173,7 +175,11 @@ def unsampled(con: duckdb.DuckDBPyConnection, run: dict[str, Any], origin: int) 
                FROM gaps WHERE recording_id = $recording AND reason = 'not sampled' AND bytes > 0
                  AND end_ns - start_ns <= $most * CAST($bin AS BIGINT))
            WHERE ts_ns >= $first AND ts_ns < $end""",
-        {"origin": origin, "most": MOST_UNSAMPLED, **{variable: run[column] for variable, column in names.items()}},
+        {
+            "origin": origin,
+            "most": MOST_UNSAMPLED,
+            **{variable: recording[column] for variable, column in names.items()},
+        },
     ).fetchnumpy()
     return np.asarray(found["at"]).astype(np.float64), np.asarray(found["part"]).astype(np.int64)
 
@@ -186,7 +192,7 @@ def read_signals(con: duckdb.DuckDBPyConnection, port: Port, rows: list[dict[str
             f"""SELECT CAST(ts_ns - $origin AS DOUBLE) AS at, pause_ns(least(pause_quanta, 65535), $link) AS asked,
                       pause_classes AS classes, pause_frames AS pauses, resume_frames AS resumes,
                       cnp_packets AS notifications
-               FROM bins WHERE {_OF_RUN}
+               FROM bins WHERE {_OF_RECORDING}
                  AND (pause_frames > 0 OR resume_frames > 0 OR cnp_packets > 0) ORDER BY ts_ns""",
             {"origin": origin, "link": port.link_bps, **_of_run(row)},
         ).fetchnumpy()
@@ -205,7 +211,7 @@ def places_with(
     """Returns the sorted positions of the bins of the chosen recordings in which a column is not 0."""
     found = [
         con.execute(
-            f"SELECT CAST(ts_ns - $origin AS DOUBLE) AS at FROM bins WHERE {column} > 0 AND {_OF_RUN}",
+            f"SELECT CAST(ts_ns - $origin AS DOUBLE) AS at FROM bins WHERE {column} > 0 AND {_OF_RECORDING}",
             {"origin": origin, **_of_run(row)},
         ).fetchnumpy()["at"]
         for row in rows
@@ -227,7 +233,7 @@ def read_bursts(
         con,
         question.definition,
         hosts=sorted({lane[0] for lane in chosen}),
-        recordings=sorted({run["recording_id"] for rows in chosen.values() for run in rows}),
+        recordings=sorted({recording["recording_id"] for rows in chosen.values() for recording in rows}),
         since_ns=question.since_ns,
         until_ns=question.until_ns,
     )
@@ -236,8 +242,10 @@ def read_bursts(
         con.execute(f"DROP TABLE IF EXISTS {table}")
     found = [dict(zip(OF_BURSTS, row, strict=True)) for row in rows]
     spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for run in (run for rows in chosen.values() for run in rows):
-        spans.setdefault((run["recording_id"], run["clock_epoch"]), []).append((run["from_ns"], run["end_ns"]))
+    for recording in (recording for rows in chosen.values() for recording in rows):
+        spans.setdefault((recording["recording_id"], recording["clock_epoch"]), []).append(
+            (recording["from_ns"], recording["end_ns"])
+        )
     return [
         burst
         for burst in found

@@ -34,7 +34,7 @@ class LiveBursts:
     def _add_recordings(self, names: Iterable[str]) -> None:
         for name in names:
             if lane := self.live.lane_of.get(name):
-                self._follower.add_recording(lane.runs[name])
+                self._follower.add_recording(lane.recordings[name])
 
     def _take(self, rows: dict[str, pa.Table]) -> None:
         """Take new rows of the store."""

@@ -53,7 +53,7 @@ class LiveLane:
 
     key: tuple[Any, ...]
     complete_from_ns: int  # everything stored from this time on is in memory
-    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    recordings: dict[str, dict[str, Any]] = field(default_factory=dict)
     spans: dict[tuple[str, int], Interval] = field(default_factory=dict)  # of the bins of each recording and epoch
     series: dict[tuple[str, int], Series] = field(default_factory=dict)  # by recording and epoch
     lost: Series = field(default_factory=lambda: Series(()))  # bins in which packets were lost
@@ -83,7 +83,7 @@ class LiveLane:
     @property
     def is_port(self) -> bool:
         """Whether the lane is a port of a switch; the host is then the switch."""
-        return of_port(self.runs.values())
+        return of_port(self.recordings.values())
 
     @property
     def edge_ns(self) -> int:
@@ -105,20 +105,23 @@ class LiveLane:
     @property
     def dropped(self) -> int:
         """The packets that its recordings lost, according to the store."""
-        return sum(run["dropped"] for run in {run["capture_id"]: run for run in self.runs.values()}.values())
+        return sum(
+            recording["dropped"]
+            for recording in {recording["capture_id"]: recording for recording in self.recordings.values()}.values()
+        )
 
     def _recorded(self) -> str | None:
         """Returns the recording in progress. The row of a killed recording shows its end only when the next recorder
         writes it, so a later recording takes its place until then."""
-        unended = [run for run in self.runs.values() if not run["ended"]]
+        unended = [recording for recording in self.recordings.values() if not recording["ended"]]
         if not unended:
             return None
-        newest = max(unended, key=lambda run: run["begun_ns"])
+        newest = max(unended, key=lambda recording: recording["begun_ns"])
         ended_ns = max(
             (
-                run["written_ns"]
-                for run in self.runs.values()
-                if run["ended"] not in ("", "killed") and run["begun_ns"] > newest["begun_ns"]
+                recording["written_ns"]
+                for recording in self.recordings.values()
+                if recording["ended"] not in ("", "killed") and recording["begun_ns"] > newest["begun_ns"]
             ),
             default=0,
         )
@@ -127,10 +130,10 @@ class LiveLane:
     def _known(self) -> dict[tuple[str, int], Interval]:
         """Returns when each recording and epoch was recorded: by its bins, and by its row if it has a single epoch."""
         known = dict(self.spans)
-        for name, run in self.runs.items():
-            if run["clock_epochs"] == 1 and run["start_ns"] is not None and run["end_ns"] is not None:
-                start = run["start_ns"] // self.bin_ns * self.bin_ns
-                end = -(-run["end_ns"] // self.bin_ns) * self.bin_ns
+        for name, recording in self.recordings.items():
+            if recording["clock_epochs"] == 1 and recording["start_ns"] is not None and recording["end_ns"] is not None:
+                start = recording["start_ns"] // self.bin_ns * self.bin_ns
+                end = -(-recording["end_ns"] // self.bin_ns) * self.bin_ns
                 first, last = known.get((name, 0), (start, end))
                 known[name, 0] = min(start, first), max(end, last)
         return known
@@ -150,10 +153,10 @@ class LiveLane:
         spans = list(self._known().values())
         return sum(end - start for start, end in spans) > sum(end - start for start, end in merge_intervals(spans))
 
-    def touches(self, run: str, start_ns: int, end_ns: int) -> bool:
+    def touches(self, recording: str, start_ns: int, end_ns: int) -> bool:
         """Returns whether recording RUN covers any of [start_ns, end_ns)."""
         return any(
-            start < end_ns and end >= start_ns for (name, _), (start, end) in self._known().items() if name == run
+            start < end_ns and end >= start_ns for (name, _), (start, end) in self._known().items() if name == recording
         )
 
     def covered(self, start_ns: int, end_ns: int) -> list[Interval]:
@@ -165,16 +168,16 @@ class LiveLane:
         shows only in the coverage."""
         self.changes.add(min(low_ns, _first_difference(before, self.coverage())))
 
-    def add(self, run: str, epoch: int, columns: dict[str, Any]) -> None:
+    def add(self, recording: str, epoch: int, columns: dict[str, Any]) -> None:
         """Add bins of a recording and epoch: `ts_ns` and COLUMNS, arrays of one length."""
         times = columns["ts_ns"]
         if not len(times):
             return
         covered = self.coverage()
         first, last = int(times.min()), int(times.max()) + self.bin_ns
-        before = self.spans.get((run, epoch), (first, last))
-        self.spans[run, epoch] = (min(before[0], first), max(before[1], last))
-        series = self.series.setdefault((run, epoch), Series(COLUMNS))
+        before = self.spans.get((recording, epoch), (first, last))
+        self.spans[recording, epoch] = (min(before[0], first), max(before[1], last))
+        series = self.series.setdefault((recording, epoch), Series(COLUMNS))
         kept = times >= self.complete_from_ns
         if kept.any():
             series.insert(times[kept], {name: columns[name][kept] for name in COLUMNS})

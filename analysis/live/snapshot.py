@@ -99,10 +99,10 @@ class History:
         wanted = replace(self.definition, link_bps=link)
         found = [
             burst
-            for run in list(lane.runs)
-            if lane.touches(run, start_ns, end_ns)
+            for recording in list(lane.recordings)
+            if lane.touches(recording, start_ns, end_ns)
             for burst in find_bursts(
-                con, wanted, recording=run, since_ns=start_ns - AROUND_NS, until_ns=end_ns + AROUND_NS
+                con, wanted, recording=recording, since_ns=start_ns - AROUND_NS, until_ns=end_ns + AROUND_NS
             )
             if burst["end_ns"] > start_ns and burst["start_ns"] < end_ns
         ]
@@ -139,10 +139,10 @@ def read_moment(
                 live.latency(lane.named("host"), start_ns, beside_end, measures)[:PATHS],
                 live.queue_windows(start_ns, beside_end)[:QUEUES],
             )
-        runs, repeated = list(lane.runs), lane.repeated
+        recordings, repeated = list(lane.recordings), lane.repeated
     with history.asked(whole_first, whole_last) as con:
         where, seconds = (
-            Slice(runs, lane.bin_ns, a, b, repeated) for a, b in ((first, last), (whole_first, whole_last))
+            Slice(recordings, lane.bin_ns, a, b, repeated) for a, b in ((first, last), (whole_first, whole_last))
         )
         return LaneSnapshot(
             start_ns,
@@ -163,7 +163,7 @@ def read_cells(history: History, lane: LiveLane, start_ns: int, end_ns: int, wid
     with history.live.lock:
         if first >= lane.complete_from_ns:
             return lane.envelope(first, last, width_ns)
-        where = Slice(list(lane.runs), lane.bin_ns, first, last, lane.repeated)
+        where = Slice(list(lane.recordings), lane.bin_ns, first, last, lane.repeated)
     with history.asked(first, last) as con:
         return envelope.read(con, where, width_ns)
 
@@ -173,7 +173,7 @@ def read_losing(history: History, lane: LiveLane, start_ns: int, end_ns: int) ->
     with history.live.lock:
         if start_ns >= lane.complete_from_ns:
             return lane.losing(start_ns, end_ns)
-        where = Slice(list(lane.runs), lane.bin_ns, start_ns, end_ns, lane.repeated)
+        where = Slice(list(lane.recordings), lane.bin_ns, start_ns, end_ns, lane.repeated)
     with history.asked(start_ns, end_ns) as con:
         return marked(con, where, Quality.DROPS, INTERVALS)
 

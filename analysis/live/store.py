@@ -119,9 +119,9 @@ class LiveStore:
         con = self.store.connect(self.rack, self.complete_from_ns)
         self._damaged = [str(file) for file in damaged_files(con)]
         self._take_runs(con.sql("SELECT * FROM recordings").to_arrow_table())
-        for (run, epoch), spans in known.items():
-            if lane := self.lane_of.get(run):
-                lane.spans[run, epoch] = min(start for start, _ in spans), max(end for _, end in spans)
+        for (recording, epoch), spans in known.items():
+            if lane := self.lane_of.get(recording):
+                lane.spans[recording, epoch] = min(start for start, _ in spans), max(end for _, end in spans)
         self._take_newest(con, newest)
         con.close()
 
@@ -161,22 +161,25 @@ class LiveStore:
             takers[table](rows)
 
     def _take_runs(self, rows: pa.Table) -> None:
-        for run in rows.to_pylist():
-            if self.rack is not None and run["rack"] != self.rack:
+        for recording in rows.to_pylist():
+            if self.rack is not None and recording["rack"] != self.rack:
                 continue
-            key = tuple(run[name] for name in KEY)
+            key = tuple(recording[name] for name in KEY)
             lane = self.lanes.setdefault(key, LiveLane(key, self.complete_from_ns))
-            known = lane.runs.get(run["recording_id"])
-            if known is None or (known["ended"] != "", known["written_ns"]) <= (run["ended"] != "", run["written_ns"]):
+            known = lane.recordings.get(recording["recording_id"])
+            if known is None or (known["ended"] != "", known["written_ns"]) <= (
+                recording["ended"] != "",
+                recording["written_ns"],
+            ):
                 covered = lane.coverage()
-                lane.runs[run["recording_id"]] = run
-                self.lane_of[run["recording_id"]] = lane
+                lane.recordings[recording["recording_id"]] = recording
+                self.lane_of[recording["recording_id"]] = lane
                 lane.changed(covered)
 
     def _take_bins(self, rows: pa.Table) -> None:
-        for (run, epoch), columns in _by_run(rows, ("recording_id", "clock_epoch"), ("ts_ns", *COLUMNS)):
-            if lane := self.lane_of.get(run):
-                lane.add(run, epoch, columns)
+        for (recording, epoch), columns in _by_run(rows, ("recording_id", "clock_epoch"), ("ts_ns", *COLUMNS)):
+            if lane := self.lane_of.get(recording):
+                lane.add(recording, epoch, columns)
         share = MOST_BINS // max(1, sum(bool(lane.series) for lane in self.lanes.values()))
         for lane in self.lanes.values():
             lane.keep_newest(share)
@@ -326,8 +329,8 @@ def _by_run(rows: pa.Table, keys: tuple[str, str], names: tuple[str, ...]) -> It
     """Yields the rows of each recording and epoch, as arrays of int64 by name."""
     from itertools import pairwise
 
-    run, epoch = keys
-    encoded = rows.column(run).combine_chunks().dictionary_encode()
+    recording, epoch = keys
+    encoded = rows.column(recording).combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     epochs = rows.column(epoch).to_numpy().astype(np.int64)
     columns = {name: rows.column(name).to_numpy().astype(np.int64) for name in names}

@@ -29,14 +29,14 @@ class Slice:
     """A selection of bins: those of some recordings, all of one bin width, in [since_ns, until_ns). `repeated`: some of
     the recordings cover the same time, so that only the fullest of simultaneous bins counts."""
 
-    runs: Sequence[str]
+    recordings: Sequence[str]
     bin_ns: int
     since_ns: int
     until_ns: int
     repeated: bool = False
 
     def parameters(self) -> dict[str, Any]:
-        return {"ids": list(self.runs), "since": self.since_ns, "until": self.until_ns}
+        return {"ids": list(self.recordings), "since": self.since_ns, "until": self.until_ns}
 
 
 @dataclass(frozen=True)

@@ -8,4 +8,4 @@ from typing import Any
 
 def of_port(recordings: Iterable[Mapping[str, Any]]) -> bool:
     """Returns whether rows of `recordings` are of a port of a switch; their host is then the switch."""
-    return any(run["backend"] == "otlp" for run in recordings)
+    return any(recording["backend"] == "otlp" for recording in recordings)

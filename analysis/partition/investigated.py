@@ -22,10 +22,10 @@ from ...sql import listed
 from ...sql.damage import readable
 from ...sql.format.filenames import SealedName
 from ...sql.segments import FileSelection
-from ..answers.investigate import InvestigationResult, choose_runs, investigate, is_at
+from ..answers.investigate import InvestigationResult, choose_recordings, investigate, is_at
 from ..answers.memory import NoRoom, needed_bytes
 from ..bursts.find import BurstDefinition
-from ..cause.read import Question, own_addresses, probes_by_time, read_paths, read_runs
+from ..cause.read import Question, own_addresses, probes_by_time, read_paths, read_recordings
 from .detect import check_whole
 
 if TYPE_CHECKING:
@@ -91,19 +91,21 @@ def _parts(files: Files, question: Question, scratch: Path | None) -> Iterator[H
     """Yields the parts to investigate of each host that a path names."""
     hosts = {_host_of(path) for path in files.get("bins", ())}
     with _connected(files, scratch) as con, readable(con):
-        runs, paths, addresses = read_runs(con, question), read_paths(con, question), own_addresses(con)
+        recordings, paths, addresses = read_recordings(con, question), read_paths(con, question), own_addresses(con)
         names = {name for path in paths for name in path[:2]}
         probes = _probes_in(con, question)
-    for host in sorted({run["host"] for run in runs} & hosts):  # without switches
-        own = [run for run in runs if run["host"] == host]
-        if any(is_at(name, host, run["interface"], addresses) for name in names for run in own):
+    for host in sorted({recording["host"] for recording in recordings} & hosts):  # without switches
+        own = [recording for recording in recordings if recording["host"] == host]
+        if any(is_at(name, host, recording["interface"], addresses) for name in names for recording in own):
             yield from _parts_of(host, own, probes, question)
 
 
-def _parts_of(host: str, runs: list[dict[str, Any]], probes: Counts, question: Question) -> Iterator[HostInvestigation]:
+def _parts_of(
+    host: str, recordings: list[dict[str, Any]], probes: Counts, question: Question
+) -> Iterator[HostInvestigation]:
     """Returns the fewest parts that are small enough, or else the shortest ones; parts without a bin or a probe are
     left out."""
-    chosen = [run for of_lane in choose_runs(runs, [], []).values() for run in of_lane]
+    chosen = [recording for of_lane in choose_recordings(recordings, [], []).values() for recording in of_lane]
     bins = np.array([_bins_in(chosen, *span) for span in _spans(question, PARTS[-1])])
     for count in PARTS:
         of_parts = zip(*(of.reshape(count, -1).sum(axis=1).tolist() for of in (bins, probes)), strict=True)
@@ -125,9 +127,12 @@ def _spans(question: Question, count: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def _bins_in(runs: Iterable[Mapping[str, Any]], since_ns: int, until_ns: int) -> int:
+def _bins_in(recordings: Iterable[Mapping[str, Any]], since_ns: int, until_ns: int) -> int:
     """Returns the number of bins in RUNS within a time."""
-    return sum(max(min(run["end_ns"], until_ns) - max(run["first_ns"], since_ns), 0) // run["bin_ns"] for run in runs)
+    return sum(
+        max(min(recording["end_ns"], until_ns) - max(recording["first_ns"], since_ns), 0) // recording["bin_ns"]
+        for recording in recordings
+    )
 
 
 def _probes_in(con: duckdb.DuckDBPyConnection, question: Question) -> Counts:

@@ -20,7 +20,7 @@ WITH seen AS (
     SELECT src, dst, protocol, probe_host(src) AS sender, probe_host(dst) AS reflector, tx_ns, lost, measure,
            latency_ns, tx_ns + greatest(coalesce(latency_ns, 0), 0) AS reach_ns
     FROM measured_probes('probes', $since, $until, CAST(NULL AS VARCHAR))
-    WHERE probe_host(src) IN (SELECT host FROM rack_runs) OR probe_host(dst) IN (SELECT host FROM rack_runs)
+    WHERE probe_host(src) IN (SELECT host FROM rack_recordings) OR probe_host(dst) IN (SELECT host FROM rack_recordings)
 ), marked AS (
     SELECT src, dst, protocol, measure, latency_ns, lost,
            coalesce(met_burst(tx_ns, reach_ns, there.start_ns, there.end_ns), false)
@@ -197,7 +197,7 @@ def _is_linked_alone(ports: dict[tuple[str, str, str], list[str]], row: dict[str
 def _ports(con: duckdb.DuckDBPyConnection, rack: str, period: Period) -> dict[tuple[str, str, str], list[str]]:
     """Returns the hosts of the rack by device, port and queue ('' for all of a port's), by the links at the end of the
     period; empty if the store has none."""
-    here = {row[0] for row in con.execute("SELECT DISTINCT host FROM rack_runs").fetchall()}
+    here = {row[0] for row in con.execute("SELECT DISTINCT host FROM rack_recordings").fetchall()}
     hosts: dict[tuple[str, str, str], list[str]] = {}
     for row in dicts(con, _LINKS, {"at": period.until_ns}):
         if row["rack"] == rack or row["host"] in here:

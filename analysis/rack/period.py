@@ -1,8 +1,9 @@
 """The recordings and bursts of one rack in one period, as tables of a connection, and sums over them.
 
-`detected` leaves in the connection, in addition to the tables of analysis.bursts.find_bursts: rack_runs (the recordings
-that overlap the period), rack_totals (sums of their bins), rack_recorded (when they counted in it), rack_bursts (the
-recorded times of bursts) and rack_spans (the recorded times in which each host received a burst, without overlaps).
+`detected` leaves in the connection, in addition to the tables of analysis.bursts.find_bursts: rack_recordings (the
+recordings that overlap the period), rack_totals (sums of their bins), rack_recorded (when they counted in it),
+rack_bursts (the recorded times of bursts) and rack_spans (the recorded times in which each host received a burst,
+without overlaps).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from ...quality import Quality
 from ...sql.damage import readable
 from ...units import NS_PER_S
-from ..bursts.find import COLUMNS, BurstDefinition, detect_bursts, overlapping_runs
+from ..bursts.find import COLUMNS, BurstDefinition, detect_bursts, overlapping_recordings
 from ..model import coverage, distributions, flow_control
 from ..model.context import dicts
 from ..model.distributions import Quantiles
@@ -35,8 +36,8 @@ POINTS = 200  # of a distribution
 
 # The recordings that counted in the period; of those without a packet, the ones that were written in it. `recorded` has
 # the clock epochs of a recording, but not the time of missing bins: the row of a recording says that it had some then.
-_RUNS = """
-CREATE TEMP TABLE rack_runs AS
+_RECORDINGS = """
+CREATE TEMP TABLE rack_recordings AS
 SELECT * REPLACE (coalesce($link,
                            link_bps) AS link_bps), CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS number
 FROM main.recordings
@@ -75,7 +76,7 @@ SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clo
        coalesce(t.wire_bytes, 0) AS wire_bytes, coalesce(largest, 0) AS largest,
        coalesce(t.quality, 0) AS quality, coalesce(losing_bins, 0) AS losing_bins,
        coalesce(busiest_second, 0) AS busiest_second, first_second, of_first_second, last_second, of_last_second
-FROM rack_runs LEFT JOIN rack_totals AS t USING (number)
+FROM rack_recordings LEFT JOIN rack_totals AS t USING (number)
     LEFT JOIN (SELECT recording_id, receiver FROM lanes) AS of_lane USING (recording_id)
 ORDER BY host, interface, direction, number
 """
@@ -83,7 +84,7 @@ ORDER BY host, interface, direction, number
 _DROPS = """
 SELECT host, interface, CAST(sum(dropped) AS BIGINT) AS dropped FROM (
     SELECT host, string_agg(DISTINCT interface, ', ' ORDER BY interface) AS interface, max(dropped) AS dropped
-    FROM rack_runs GROUP BY capture_id, host)
+    FROM rack_recordings GROUP BY capture_id, host)
 GROUP BY host, interface HAVING sum(dropped) > 0 ORDER BY host, interface
 """
 _OWN_TIMES = """
@@ -251,9 +252,9 @@ def detected(store: StoreFolder, rack: str, period: Period, definition: BurstDef
     con = store.connect(rack, period.since_ns, period.until_ns)
     where = {"since": period.since_ns, "until": period.until_ns}
     with readable(con):
-        con.execute(_RUNS, {"rack": rack, "link": definition.link_bps, **where})
+        con.execute(_RECORDINGS, {"rack": rack, "link": definition.link_bps, **where})
         con.execute(
-            "CREATE TEMP VIEW recordings AS SELECT * EXCLUDE (number) FROM rack_runs WHERE link_bps IS NOT NULL"
+            "CREATE TEMP VIEW recordings AS SELECT * EXCLUDE (number) FROM rack_recordings WHERE link_bps IS NOT NULL"
         )
         read_bins.sum_rack(con, period.since_ns, period.until_ns)
         # Only the tables are needed: a day may have a million bursts, so no burst becomes an object here.
@@ -270,16 +271,16 @@ def detected(store: StoreFolder, rack: str, period: Period, definition: BurstDef
 
 def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[RackLane]:
     """Returns the recordings of each lane, and its bursts, ordered by host, interface and direction."""
-    runs: dict[LaneName, list[dict[str, Any]]] = {}
-    for run in dicts(con, _FACTS, {}):
-        runs.setdefault((run["host"], run["interface"], run["direction"]), []).append(run)
+    recordings: dict[LaneName, list[dict[str, Any]]] = {}
+    for recording in dicts(con, _FACTS, {}):
+        recordings.setdefault((recording["host"], recording["interface"], recording["direction"]), []).append(recording)
     bursts = _bursts(con, with_beside=True)
     recorded: dict[str, list[Interval]] = {}
     for recording, *span in con.execute("SELECT recording_id, start_ns, end_ns FROM rack_recorded").fetchall():
         recorded.setdefault(recording, []).append((span[0], span[1]))
-    links = {run["recording_id"]: run["link_bps"] for of in runs.values() for run in of}
+    links = {recording["recording_id"]: recording["link_bps"] for of in recordings.values() for recording in of}
     asked = flow_control.of_recordings(con, links, period.since_ns, period.until_ns)
-    repeated = _repeated(con, runs, recorded, period)
+    repeated = _repeated(con, recordings, recorded, period)
     return [
         _lane(
             name,
@@ -287,9 +288,11 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[RackLane]:
             bursts.get(name),
             recorded,
             repeated.get(name),
-            flow_control.summed(asked[run["recording_id"]] for run in of if run["recording_id"] in asked),
+            flow_control.summed(
+                asked[recording["recording_id"]] for recording in of if recording["recording_id"] in asked
+            ),
         )
-        for name, of in runs.items()
+        for name, of in recordings.items()
     ]
 
 
@@ -355,34 +358,34 @@ def _sums(burst: dict[str, Any] | None) -> dict[str, Any]:
 
 def _lane(
     name: LaneName,
-    runs: Sequence[dict[str, Any]],
+    recordings: Sequence[dict[str, Any]],
     burst: dict[str, Any] | None,
     recorded: Mapping[str, Sequence[Interval]],
     repeated: int | None,
     asked: FlowControl,
 ) -> RackLane:
     quality = 0
-    for run in runs:
-        quality |= run["quality"]
-    fullest = max(runs, key=lambda run: run["largest"] / run["bin_ns"])
+    for recording in recordings:
+        quality |= recording["quality"]
+    fullest = max(recordings, key=lambda recording: recording["largest"] / recording["bin_ns"])
     return RackLane(
         *name,
-        link_bps=max((run["link_bps"] or 0 for run in runs), default=0) or None,
-        bin_ns=min(run["bin_ns"] for run in runs),
-        coverage=coverage.covered(recorded, (run["recording_id"] for run in runs)),
-        packets=int(sum(run["packets"] for run in runs)),
-        wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
+        link_bps=max((recording["link_bps"] or 0 for recording in recordings), default=0) or None,
+        bin_ns=min(recording["bin_ns"] for recording in recordings),
+        coverage=coverage.covered(recorded, (recording["recording_id"] for recording in recordings)),
+        packets=int(sum(recording["packets"] for recording in recordings)),
+        wire_bytes=int(sum(recording["wire_bytes"] for recording in recordings)),
         busiest_bin=fullest["largest"] * 8e9 / fullest["bin_ns"],
         busiest_bin_ns=fullest["bin_ns"],
-        busiest_second=(_busiest_second(runs) if repeated is None else repeated) * 8.0,
-        dropped=sum(run["dropped"] for run in runs),
-        late=sum(run["late"] for run in runs),
-        losing_bins=int(sum(run["losing_bins"] for run in runs)),
+        busiest_second=(_busiest_second(recordings) if repeated is None else repeated) * 8.0,
+        dropped=sum(recording["dropped"] for recording in recordings),
+        late=sum(recording["late"] for recording in recordings),
+        losing_bins=int(sum(recording["losing_bins"] for recording in recordings)),
         quality=quality,
-        cut_off=sum(not run["complete"] for run in runs),
-        clocks=sorted({run["clock"] for run in runs if run["clock"]}),
-        is_port=any(run["is_port"] for run in runs),
-        receiver=next((run["receiver"] for run in runs if run["receiver"] is not None), None),
+        cut_off=sum(not recording["complete"] for recording in recordings),
+        clocks=sorted({recording["clock"] for recording in recordings if recording["clock"]}),
+        is_port=any(recording["is_port"] for recording in recordings),
+        receiver=next((recording["receiver"] for recording in recordings if recording["receiver"] is not None), None),
         flow_control=asked,
         **_sums(burst),
     )
@@ -397,32 +400,34 @@ def _repeated(
     """Returns the wire bytes of the fullest second of the lanes whose recordings or clock epochs overlap."""
     names: list[LaneName] = []
     rows, shared = [], []
-    for name, runs in lanes.items():
-        spans = coverage.repeated(span for run in runs for span in recorded.get(run["recording_id"], ()))
+    for name, recordings in lanes.items():
+        spans = coverage.repeated(
+            span for recording in recordings for span in recorded.get(recording["recording_id"], ())
+        )
         if not spans:
             continue
-        width = max(run["bin_ns"] for run in runs)
+        width = max(recording["bin_ns"] for recording in recordings)
         cells = [(start // width * width, (end - 1) // width * width) for start, end in spans]
         seconds = merge_intervals([(first // NS_PER_S, last // NS_PER_S + 1) for first, last in cells])
         shared += [(len(names), *times) for times in seconds]
-        rows += [(run["recording_id"], len(names), width) for run in runs]
+        rows += [(recording["recording_id"], len(names), width) for recording in recordings]
         names.append(name)
     found = read_bins.fullest_seconds(con, rows, shared, period.since_ns, period.until_ns) if rows else {}
     return {names[number]: sent for number, sent in found.items()}
 
 
-def _busiest_second(runs: Sequence[dict[str, Any]]) -> int:
+def _busiest_second(recordings: Sequence[dict[str, Any]]) -> int:
     """Returns the wire bytes of the fullest second of the clock, of recordings that do not overlap. A second in which
     one ends and another begins has the bytes of both."""
     parts: dict[int, int] = {}
-    for run in runs:
-        first, last = run["first_second"], run["last_second"]
+    for recording in recordings:
+        first, last = recording["first_second"], recording["last_second"]
         if first is None:
             continue
-        parts[first] = parts.get(first, 0) + run["of_first_second"]
+        parts[first] = parts.get(first, 0) + recording["of_first_second"]
         if last > first:
-            parts[last] = parts.get(last, 0) + run["of_last_second"]
-    return max([int(run["busiest_second"]) for run in runs] + [int(sent) for sent in parts.values()])
+            parts[last] = parts.get(last, 0) + recording["of_last_second"]
+    return max([int(recording["busiest_second"]) for recording in recordings] + [int(sent) for sent in parts.values()])
 
 
 def cells(con: duckdb.DuckDBPyConnection, slot_ns: int) -> dict[tuple[str, str, str, int], tuple[int, int]]:
@@ -472,4 +477,4 @@ def worst(con: duckdb.DuckDBPyConnection, limit: int) -> list[dict[str, Any]]:
 
 def overlapping(con: duckdb.DuckDBPyConnection) -> int:
     """Returns how many pairs of recordings cover the same interface and time, so that their bursts count twice."""
-    return len(overlapping_runs(con))
+    return len(overlapping_recordings(con))

@@ -123,7 +123,7 @@ FROM (
     SELECT number, ts_ns // 1000000000 AS second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
            max(peak_bytes) AS largest, min(first_ns) AS first_ns, max(last_ns) AS last_ns,
            CAST(sum(packets) AS BIGINT) AS packets, bit_or(quality) AS quality, sum(losing_bins) AS losing_bins
-    FROM counts JOIN (SELECT recording_id, number FROM rack_runs) USING (recording_id)
+    FROM counts JOIN (SELECT recording_id, number FROM rack_recordings) USING (recording_id)
     WHERE ts_ns >= $since AND ts_ns < $until GROUP BY number, second)
 GROUP BY number
 """
@@ -239,5 +239,5 @@ def mostly_coarse(con: duckdb.DuckDBPyConnection, settings: dict[str, Any]) -> t
 
 
 def sum_rack(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int) -> None:
-    """Create the table rack_totals: for each of rack_runs, by number, the sums of its bins of that time."""
+    """Create the table rack_totals: for each of rack_recordings, by number, the sums of its bins of that time."""
     con.execute(_RACK, {"since": since_ns, "until": until_ns})

@@ -54,7 +54,8 @@ FROM (FROM probes WHERE {_WHERE} AND seq % $every = 0) ORDER BY tx_ns, seq
 """
 _UNPLACED = """
 SELECT count(*) FROM probes WHERE tx_ns >= $since AND tx_ns < $until
-    AND probe_host(src) NOT IN (SELECT host FROM rack_runs) AND probe_host(dst) NOT IN (SELECT host FROM rack_runs)
+    AND probe_host(src) NOT IN (SELECT host FROM rack_recordings)
+    AND probe_host(dst) NOT IN (SELECT host FROM rack_recordings)
 """
 
 Path = dict[str, Any]  # src, dst, protocol
@@ -87,6 +88,6 @@ def exchanges(
 
 
 def unplaced(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int) -> int:
-    """Returns how many probes were sent in that time between hosts that are not in the table rack_runs: those of other
-    racks, or without a recording of that time."""
+    """Returns how many probes were sent in that time between hosts that are not in the table rack_recordings: those of
+    other racks, or without a recording of that time."""
     return int(con.execute(_UNPLACED, {"since": since_ns, "until": until_ns}).fetchall()[0][0])

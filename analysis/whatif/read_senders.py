@@ -47,17 +47,18 @@ def senders_while_full(
     con: duckdb.DuckDBPyConnection,
     port: Port,
     full: FullStretches,
-    runs: list[dict[str, Any]],
+    recordings: list[dict[str, Any]],
     bursts: list[dict[str, Any]],
     origin: int,
 ) -> SenderRows:
-    """Returns the traffic of each sender in each full stretch. runs: the parts of the port's recordings that are used;
-    bursts: of the port, for the approximate number of senders."""
+    """Returns the traffic of each sender in each full stretch. recordings: the used parts of those of the port; bursts: of
+    the port, for the approximate number of senders."""
     pairs = max(1, sum(burst["fan_in"] for burst in bursts))
     found = con.execute(_SENT, {
         "begin": (full.begin.astype(np.int64) + origin).tolist(), "end": (full.end.astype(np.int64) + origin).tolist(),
-        "recordings": [run["recording_id"] for run in runs], "epochs": [run["clock_epoch"] for run in runs],
-        "from": [run["from_ns"] for run in runs], "to": [run["end_ns"] for run in runs],
+        "recordings": [part["recording_id"] for part in recordings],
+        "epochs": [part["clock_epoch"] for part in recordings],
+        "from": [part["from_ns"] for part in recordings], "to": [part["end_ns"] for part in recordings],
         "since": origin + int(port.starts[0]), "until": origin + int(port.time(np.array([port.bins - 1e-9]))[0]) + 1,
         "origin": origin, "overhead": FRAME_OVERHEAD_BYTES, "unknown": UNKNOWN,
         "pieces": max(1, min(MOST_PIECES, PIECES // pairs)),

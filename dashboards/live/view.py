@@ -169,8 +169,8 @@ class LiveView:
         continues."""
         with self.live.lock:
             losing, behind = lane.losing(edge - HEAT_NS, edge), lane.behind_ns
-            runs = list(lane.runs.values())
-            newest = max(runs, key=lambda run: run["written_ns"])
+            recordings = list(lane.recordings.values())
+            newest = max(recordings, key=lambda recording: recording["written_ns"])
         stamps = [name for bit, name in STAMPS.items() if lane.stamps & bit]
         return {
             "recording": lane.recording,
@@ -178,7 +178,7 @@ class LiveView:
             "droppedIsWhole": self.dropped is not None or not lane.recording,
             "isPort": lane.is_port,
             "above": above_line_rate(lane.is_port),
-            "late": sum(run["late"] for run in runs),
+            "late": sum(recording["late"] for recording in recordings),
             "losing": sum(b - a for a, b in losing),
             "stamps": stamps,
             "clock": newest["clock"],

@@ -278,7 +278,7 @@ def _lane_json(report: LaneReport, definition: BurstDefinition) -> dict[str, Any
         },
         "probes": [_probes_json(path) for path in report.latency],
         "queues": [_queue_json(queue) for queue in report.queues],
-        "recordings": [dict(run) for run in lane.runs],
+        "recordings": [dict(recording) for recording in lane.recordings],
         "bursts": report.bursts,
         "sensitivity": _seen(report, definition) or sensitivity_words.UNMEASURED,
     }

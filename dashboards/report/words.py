@@ -20,7 +20,7 @@ def statements(report: LaneReport) -> list[Statement]:
     """Returns everything to know before trusting the figures of a lane, the most important first."""
     if report.is_elsewhere:
         text = "The recordings of this interface are of other times."
-        if any(run["ended"] == "" for run in report.lane.runs):
+        if any(recording["ended"] == "" for recording in report.lane.recordings):
             text += " One of them has not ended: no bin of it is of this time so far."
         return [*missing_files(report.damaged), Statement(NOTE, "No recording of this time", text)]
     found = [
@@ -62,8 +62,10 @@ def canaries(report: LaneReport) -> Iterator[Statement]:
 
 def _completeness(report: LaneReport) -> Iterator[Statement]:
     if report.endings:
-        all_runs = len(report.lane.runs)
-        which = "The recording is" if all_runs == 1 else f"{len(report.endings)} of {all_runs} recordings are"
+        all_recordings = len(report.lane.recordings)
+        which = (
+            "The recording is" if all_recordings == 1 else f"{len(report.endings)} of {all_recordings} recordings are"
+        )
         yield Statement(
             WARNING,
             f"{which} not complete",
@@ -107,7 +109,7 @@ def _samples(report: LaneReport) -> Iterator[Statement]:
     if doubts:
         said = "; ".join(f"{doubt.meaning} ({format_count(doubt.bins, 'bin')})" for doubt in doubts)
         yield Statement(NOTE, "Not every bin has a sample of its own", f"{said[0].upper()}{said[1:]}.")
-    elif all(run["complete"] for run in report.lane.runs):
+    elif all(recording["complete"] for recording in report.lane.recordings):
         yield Statement(GOOD, "No sample is missing", "The switch sampled this port in all of the recorded time.")
 
 
@@ -146,7 +148,7 @@ def _loss(report: LaneReport) -> Iterator[Statement]:
             "The capture file names no dropped packet",
             "Few recorders write down what they missed, so loss cannot be ruled out.",
         )
-    elif all(run["complete"] for run in lane.runs):
+    elif all(recording["complete"] for recording in lane.recordings):
         yield Statement(GOOD, "No packet was dropped", "The recorder saw every packet that the interface gave it.")
     if late:
         yield Statement(
@@ -213,7 +215,7 @@ def _excess(report: LaneReport, frame: int, explained: float) -> str:
 
 
 def _clock(report: LaneReport) -> Iterator[Statement]:
-    steps = sum(int(run["clock_epochs"]) - 1 for run in report.lane.runs)
+    steps = sum(int(recording["clock_epochs"]) - 1 for recording in report.lane.recordings)
     if steps > 0:
         yield Statement(
             WARNING,
@@ -318,7 +320,11 @@ def _recording(report: LaneReport) -> Iterator[Statement]:
             "Only part of the traffic was recorded",
             f"Filter: {'; '.join(lane.distinct('filter'))}. Utilization is that of the matching packets.",
         )
-    notes = list(dict.fromkeys(line.strip() for run in lane.runs for line in run["notes"].splitlines() if line.strip()))
+    notes = list(
+        dict.fromkeys(
+            line.strip() for recording in lane.recordings for line in recording["notes"].splitlines() if line.strip()
+        )
+    )
     for note in notes[:6]:
         yield Statement(NOTE, "The recorder noted", note)
     if len(notes) > 6:

@@ -69,7 +69,7 @@ def scope_of(store: StoreFolder, arguments: argparse.Namespace) -> Scope:
 
 def run(arguments: argparse.Namespace) -> int:
     """Detect bursts and print them."""
-    from ..analysis.bursts.find import COLUMNS, listed, listed_json, overlapping_runs
+    from ..analysis.bursts.find import COLUMNS, listed, listed_json, overlapping_recordings
     from ..analysis.model.kept import unkept_senders
     from ..api.bursts import detected
     from ..sql import StoreFolder
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         output.write("csv", COLUMNS, (list(burst.values()) for burst in listed(connection)))
     for sentence in unkept_senders(connection):
         say(sentence)
-    for first, second in overlapping_runs(connection):
+    for first, second in overlapping_recordings(connection):
         say(
             f"recordings {first} and {second} recorded the same interface and time: bursts are listed for each "
             "(--recording selects one)"

@@ -209,7 +209,7 @@ class DroppedPackets:
 def describe_end(arguments: argparse.Namespace, recorded: RecordResult) -> int:
     """Print what was recorded, and return the exit code."""
     kept = arguments.store or "a temporary store, removed now: use --store to keep one"
-    print(record.describe_runs(recorded.rows, [f"recorded into {kept}"]))
+    print(record.describe_recordings(recorded.rows, [f"recorded into {kept}"]))
     return record.exit_code(recorded)
 
 

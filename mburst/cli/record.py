@@ -246,7 +246,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(recorded)
     else:
         stored = [f"recorded into {arguments.store}"] if recorded.new and recorded.rows else []
-        print(describe_runs(recorded.rows, [recorded.remark] * bool(recorded.remark) + stored))
+        print(describe_recordings(recorded.rows, [recorded.remark] * bool(recorded.remark) + stored))
     return exit_code(recorded)
 
 
@@ -280,7 +280,7 @@ def _show(progress: RecordProgress) -> None:
     say_progress(format_count(progress.packets, "packet"))
 
 
-def describe_runs(rows: list[Row], done: list[str]) -> str:
+def describe_recordings(rows: list[Row], done: list[str]) -> str:
     """Returns what was recorded, and the lines DONE, as text."""
     lines = [_describe_run(row) for row in rows] or ["no packets: nothing is recorded"]
     return "\n".join(map(shown, [*lines, *(f"  note: {note}" for note in _notes(rows)), *done]))

@@ -51,7 +51,7 @@ class _RackCapture:
     capture_id: str
     writer_id: str
     lock: Any
-    runs: Any
+    recordings: Any
     bins: Any
     gaps: Any
     tally: Any
@@ -133,10 +133,12 @@ class PortRecordings:
         lock = locks.acquire(self._store.path, capture_id)
         assert lock is not None  # the id is random, so no other process has the lock
         lock.begin({"rows": []})
-        runs, bins, missed = (
+        recordings, bins, missed = (
             self._store.writer(table, rack=rack, writer_id=writer_id) for table in ("recordings", "bins", "gaps")
         )
-        made = _RackCapture(rack, capture_id, writer_id, lock, runs, bins, missed, BinTally(), begun_ns=time.time_ns())
+        made = _RackCapture(
+            rack, capture_id, writer_id, lock, recordings, bins, missed, BinTally(), begun_ns=time.time_ns()
+        )
         self._captures[rack] = made
         return made
 
@@ -157,7 +159,7 @@ class PortRecordings:
 
         totals = capture.tally.totals if ended else capture.held
         rows = [self._row(capture, name, totals, ended) for name in names]
-        capture.runs.append(pa.Table.from_pylist(rows))
+        capture.recordings.append(pa.Table.from_pylist(rows))
 
     def _row(self, capture: _RackCapture, name: SwitchLane, totals: Mapping[str, Any], ended: str) -> dict[str, Any]:
         recording_id = f"{capture.capture_id}-{capture.numbers[name]}"
@@ -216,7 +218,7 @@ class PortRecordings:
         capture.bins.close()
         capture.gaps.close()
         self._append_rows(capture, list(capture.numbers), "stopped")
-        capture.runs.close()
+        capture.recordings.close()
         capture.lock.end()
 
 

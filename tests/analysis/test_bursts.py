@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storelib import rows, write
 
-from mburst.analysis.bursts.find import COLUMNS, BurstDefinition, find_bursts, overlapping_runs
+from mburst.analysis.bursts.find import COLUMNS, BurstDefinition, find_bursts, overlapping_recordings
 from mburst.analysis.model.utilization import bins_of
 from mburst.errors import MburstError, UsageError
 from mburst.sql import StoreFolder, text
@@ -292,7 +292,7 @@ def test_a_contradictory_definition_is_refused(wrong: dict[str, Any]) -> None:
 
 def test_an_empty_store_has_no_bursts(store: StoreFolder) -> None:
     connection = store.connect()
-    assert find_bursts(connection) == [] and overlapping_runs(connection) == []
+    assert find_bursts(connection) == [] and overlapping_recordings(connection) == []
 
 
 def test_overlapping_recordings_are_reported(store: StoreFolder) -> None:
@@ -306,7 +306,7 @@ def test_overlapping_recordings_are_reported(store: StoreFolder) -> None:
     )
     connection = store.connect()
     find_bursts(connection)
-    assert overlapping_runs(connection) == [("a", "b"), ("b", "c")]
+    assert overlapping_recordings(connection) == [("a", "b"), ("b", "c")]
 
 
 def test_the_named_query_answers_with_the_defaults(store: StoreFolder) -> None:

@@ -22,7 +22,7 @@ from mburst.analysis.answers.compare import (
     resampled,
 )
 from mburst.analysis.answers.paths import LEVELS, ProbeSelection
-from mburst.analysis.bursts.find import BurstDefinition, overlapping_runs
+from mburst.analysis.bursts.find import BurstDefinition, overlapping_recordings
 from mburst.analysis.model.stats import Estimate
 from mburst.sql import StoreFolder
 from mburst.units import format_time
@@ -194,7 +194,7 @@ def test_a_host_name_in_two_racks_is_two_hosts(tmp_path):
     con = store.connect()
     found = bursts_of(con)
     assert found is not None and (found.recorded_ns, found.count, found.per_minute.value) == (40 * S, 60, 90)
-    assert overlapping_runs(con) == []
+    assert overlapping_recordings(con) == []
 
 
 def test_bursts_of_the_incoming_direction_are_compared(tmp_path, capsys):

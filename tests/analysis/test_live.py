@@ -216,7 +216,7 @@ def test_a_killed_recording_does_not_end_the_current_one(tmp_path):
     write(
         growing.store,
         "recordings",
-        {**lane.runs[RUN], "complete": False, "ended": "killed", "written_ns": time.time_ns() + SECOND},
+        {**lane.recordings[RUN], "complete": False, "ended": "killed", "written_ns": time.time_ns() + SECOND},
     )
     live.poll()
     assert lane.recording and lane._recorded() == RUN + "-again"

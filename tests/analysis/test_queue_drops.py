@@ -202,7 +202,7 @@ def test_drops_of_the_ports_of_a_rack_count_once(linked_queue: str | None, drops
     store = filled(tmp_path / "store", [set(), set(), {2}, set()], [] if linked_queue is None else [link], seen)
     period = Period(START, START + HOUR)
     with store.connect() as con:
-        con.execute("CREATE TEMP TABLE rack_runs AS SELECT 'b' AS host")
+        con.execute("CREATE TEMP TABLE rack_recordings AS SELECT 'b' AS host")
         assert context.read_queues(con, "r1", period, 10).drops == drops
 
 

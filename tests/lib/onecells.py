@@ -313,7 +313,7 @@ def report_recordings(asked: Asked) -> Any:
 @cell("recordings")
 def live_recordings(asked: Asked) -> Any:
     return {
-        (lane.named("rack"), lane.named("host"), lane.named("interface")): len(lane.runs)
+        (lane.named("rack"), lane.named("host"), lane.named("interface")): len(lane.recordings)
         for lane in asked.live.lanes.values()
     }
 

@@ -15,7 +15,7 @@ from test_checking import T0, flip, left_hot
 import mburst
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.analysis.cause.read import Question, read_port, read_runs
+from mburst.analysis.cause.read import Question, read_port, read_recordings
 from mburst.sql import StoreFolder
 from mburst.sql.damage import SET_ASIDE, damaged_files
 from mburst.sql.format.filenames import new_writer
@@ -263,6 +263,6 @@ def test_the_distribution_of_utilization_is_of_the_remaining_bins(store: StoreFo
 def test_an_investigation_reads_the_bins_of_both_sides_of_a_gap_once(store: StoreFolder) -> None:
     lose(store, in_order(store)[1])
     con, question = store.connect(), Question(BurstDefinition())
-    runs = read_runs(con, question)
+    runs = read_recordings(con, question)
     port = read_port(con, ("cache-1", "eth0", "in"), {("cache-1", "eth0", "in"): runs}, T0)
     assert len(runs) == 2 and int(port.carried[-1]) == 20 * 124

@@ -86,11 +86,11 @@ class InterfaceProgress:
         wire = sum(lane["wire_bytes"] for lane in progress.lanes)
         rate = (wire - self._wire_bytes) * 8 / passed if passed else 0
         self._wire_bytes = wire
-        link = next((row["link_bps"] for row in progress.runs), None)
+        link = next((row["link_bps"] for row in progress.recordings), None)
         if link:
-            self.bursts.add(self._batches, progress.runs)
+            self.bursts.add(self._batches, progress.recordings)
         self._batches.clear()
-        known = link or not progress.runs
+        known = link or not progress.recordings
         return (
             format_rate(rate) + (f" ({format_share(rate / link)})" if link else ""),
             format_count(self.bursts.count, "burst") if known else "no link speed: bursts need --link",
@@ -104,9 +104,9 @@ class BurstCount:
         self.count = 0
         self._follower: Follower | None = None
 
-    def add(self, batches: list[pa.RecordBatch], runs: list[Row]) -> None:
+    def add(self, batches: list[pa.RecordBatch], recordings: list[Row]) -> None:
         """Read new rows of bins of the lanes in RUNS."""
-        if not batches or not runs:
+        if not batches or not recordings:
             return
         import pyarrow as pa
 
@@ -115,8 +115,8 @@ class BurstCount:
 
         if self._follower is None:
             self._follower = Follower(BurstDefinition(), -(2**63), late_ns=0)  # only the number of bursts is shown
-        for run in runs:
-            self._follower.add_recording(run)
+        for recording in recordings:
+            self._follower.add_recording(recording)
         now_ns = time.time_ns()
         self._follower.add(pa.concat_tables(pa.Table.from_batches([batch]) for batch in batches), None, now_ns)
         self.count += len(self._follower.ended(now_ns))

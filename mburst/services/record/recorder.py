@@ -173,7 +173,7 @@ class Recorder:
         self.gave_up = self._has_begun = False
         self._writer_id = new_writer()
         names = (recording.host, recording.rack, self._writer_id, self.trouble)
-        self.runs = store.writer("recordings", *names)
+        self.recordings = store.writer("recordings", *names)
         self.bins = store.writer("bins", *names)
         self.sources = store.writer("sources", *names)
         self.reserve = DiskReserve(store.path, recording.live.reserve_bytes, self.trouble)
@@ -322,7 +322,7 @@ class Recorder:
         if len(self.lanes) > known:
             self._append_rows()
             if self.monitor:  # its bins are shipped while it runs, and need their rows, which must be sealed for that
-                self.runs.roll()
+                self.recordings.roll()
         if named is not None:
             self._append_bins(named)
         if len(turn.sources):
@@ -397,7 +397,7 @@ class Recorder:
         from ...sql.tables import arrow_schema
 
         if self.rows:
-            self.runs.append(pa.Table.from_pylist(self.rows, arrow_schema("recordings")))
+            self.recordings.append(pa.Table.from_pylist(self.rows, arrow_schema("recordings")))
 
     def _counters(self) -> interface_counters.InterfaceCounters:
         return (
@@ -430,7 +430,7 @@ class Recorder:
         if ended == "failed" and self.monitor:
             gaps.append(self.store, [gaps.opened(row, reason) for row in self.rows])
         self._store_rows()
-        self.runs.close()
+        self.recordings.close()
         self.lock.is_begun = False
 
     def _check_totals(self) -> None:

@@ -96,7 +96,7 @@ class RecordProgress:
     lanes: list[Lane]
     facts: Facts
     bins: pa.RecordBatch | None
-    runs: list[Row]
+    recordings: list[Row]
 
 
 def fingerprint(recording: RecordSettings) -> str:
