@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from . import ending, interrupting, printing, shortage
 from .errors import MburstError
-from .names import say
+from .messages import print_message
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _interrupted() -> int:
     with suppress(OSError):  # the terminal was closed
-        say("interrupted")
+        print_message("interrupted")
     return 130
 
 
@@ -47,7 +47,7 @@ def _failed(error: Exception) -> int:
         raise error
     if isinstance(error, OSError) and error.filename == printing.NAME:
         printing.give_up()
-    say(f"{found}" + (f" ({found.hint})" if found.hint else ""))
+    print_message(f"{found}" + (f" ({found.hint})" if found.hint else ""))
     return found.exit_code
 
 

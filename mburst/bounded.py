@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from . import interrupting, machine
 from .errors import MburstError
-from .names import say
+from .messages import print_message
 from .units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class _Limit:
 
     def _end_process(self, error: MburstError) -> None:
         if interrupting.is_own():
-            say(f"{error} ({error.hint})")
+            print_message(f"{error} ({error.hint})")
             if self._temporary:
                 shutil.rmtree(self._temporary, ignore_errors=True)
             os._exit(error.exit_code)

@@ -10,11 +10,8 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-import os
 import re
-import sys
 
-PROGRESS = "\r\033[K"  # begins what replaces a progress line
 LONGEST = 60  # most characters of a name within a file name
 MOST_REASON = 300  # characters of the cause of an error that others report
 FORMULA = (*"=+-@＝＋－＠", "\t", "\r", "\n")  # characters at which a spreadsheet begins a formula, also wide forms
@@ -56,40 +53,6 @@ def _seen(character: str) -> str:
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def say(text: str) -> None:
-    """Print a message of mburst on standard error. It replaces a progress line."""
-    place = PROGRESS if sys.stderr.isatty() else ""
-    print(f"{place}mburst: {shown(text)}\n", end="", file=sys.stderr, flush=True)  # one write: other threads print, too
-
-
-def say_progress(text: str) -> None:
-    """Print TEXT as the progress line on standard error, in place of the previous one. It is cut to the width of the
-    terminal, because a second row would remain on the screen."""
-    line = shown(text)
-    try:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError):  # not a terminal
-        columns = 0
-    if 0 < columns <= len(line):
-        line = line[: max(columns - 2, 0)] + "…" * (columns > 1)
-    print(f"{PROGRESS}{line}", end="", file=sys.stderr, flush=True)
-
-
-def print_lines(*lines: str) -> None:
-    """Print lines for people on standard output."""
-    for line in lines:
-        print(shown(line), flush=True)
-
-
-def report_lines(*lines: str) -> None:
-    """Print lines about work that goes on. If they cannot be printed, as on a full disk, that is reported on standard
-    error, and the work goes on."""
-    try:
-        print_lines(*lines)
-    except OSError as error:
-        say(f"{error.filename}: {error.strerror}")
 
 
 def seen_json(text: str) -> str:

@@ -13,7 +13,7 @@ from errno import EIO
 from typing import Any, ClassVar, TextIO
 
 from . import interrupting, unread
-from .names import say
+from .messages import print_message
 
 NAME = "standard output"
 
@@ -79,7 +79,7 @@ class _Output(_StandardStream):
             raise
 
     def report(self, lines: int) -> bytes:
-        say(_left_out(NAME, lines))
+        print_message(_left_out(NAME, lines))
         return b""
 
 

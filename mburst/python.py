@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from . import shortage
-from .names import say
+from .messages import print_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ def end_without_memory() -> None:
 
 def _thread_failed(failure: threading.ExceptHookArgs) -> None:
     if failure.exc_value and (found := shortage.of(failure.exc_value)):
-        say(f"{found} ({found.hint})")
+        print_message(f"{found} ({found.hint})")
         os._exit(found.exit_code)
     threading.__excepthook__(failure)
 

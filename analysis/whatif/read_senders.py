@@ -51,8 +51,8 @@ def senders_while_full(
     bursts: list[dict[str, Any]],
     origin: int,
 ) -> SenderRows:
-    """Returns the traffic of each sender in each full stretch. recordings: the used parts of those of the port; bursts: of
-    the port, for the approximate number of senders."""
+    """Returns the traffic of each sender in each full stretch. recordings: the used parts of those of the port; bursts:
+    of the port, for the approximate number of senders."""
     pairs = max(1, sum(burst["fan_in"] for burst in bursts))
     found = con.execute(_SENT, {
         "begin": (full.begin.astype(np.int64) + origin).tolist(), "end": (full.end.astype(np.int64) + origin).tolist(),

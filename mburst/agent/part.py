@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import TextIO
 
 from ..alive import DESCRIPTOR
-from ..names import say, shown
+from ..messages import print_message
+from ..names import shown
 from ..python import command
 from .config import RunPart
 from .watchdog import SILENT_S, Watchdog
@@ -56,7 +57,7 @@ class PartProcess:
     def look(self) -> None:
         """Kill a process that hangs. Called every second."""
         if self._watchdog and self._watchdog.is_hung() and not self.ending.is_set():
-            say(f"{self.part.name} has hung for {SILENT_S:g} s: killed")
+            print_message(f"{self.part.name} has hung for {SILENT_S:g} s: killed")
             self.kill()
 
     async def _keep(self) -> int:
@@ -66,18 +67,18 @@ class PartProcess:
             code = await self._once()
             if self.ending.is_set():
                 if code and ending_signal(code) not in (signal.SIGTERM, signal.SIGINT):
-                    say(f"{self.part.name} ended with {code}")
+                    print_message(f"{self.part.name} ended with {code}")
                     return code
                 return 0
             if code == 0:
                 return 0
             if code == USAGE:  # a restart would not help
-                say(f"{self.part.name} ended ({code}) and is not restarted; the other parts continue")
+                print_message(f"{self.part.name} ended ({code}) and is not restarted; the other parts continue")
                 return code
             wait = FIRST_WAIT_S if time.monotonic() - begun > STEADY_S else wait
             number = ending_signal(code)
             ended = f"was ended by {name_of(number)}" if number else f"failed ({code})"
-            say(f"{self.part.name} {ended}: restarting in {wait:g} s")
+            print_message(f"{self.part.name} {ended}: restarting in {wait:g} s")
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.ending.wait(), wait)
             wait = min(2 * wait, LONGEST_WAIT_S)

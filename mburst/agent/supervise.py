@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import MburstError
-from ..names import say
+from ..messages import print_message
 from ..stopping import reloading, stopping
 from .config import RunPart
 from .part import USAGE, PartProcess
@@ -115,7 +115,7 @@ class Supervisor:
         try:
             parts, environment = self.reread()
         except MburstError as error:
-            say(f"not reloaded, all parts continue: {error}" + (f" ({error.hint})" if error.hint else ""))
+            print_message(f"not reloaded, all parts continue: {error}" + (f" ({error.hint})" if error.hint else ""))
         else:
             self.environment = _for_parts(environment)
             self._replace({part.name: part for part in parts})
@@ -135,7 +135,7 @@ class Supervisor:
             self._start(PartProcess(wanted[name], self.environment))
         what = {"ended": gone, "restarted": changed, "started": new}
         changes = "; ".join(f"{word} {', '.join(names)}" for word, names in what.items() if names)
-        say(f"reloaded: {changes or 'nothing changed'}")
+        print_message(f"reloaded: {changes or 'nothing changed'}")
 
     def _end_one(self, one: PartProcess) -> None:
         one.end()
@@ -168,7 +168,7 @@ class Supervisor:
             return
         self.code = 1
         for name, one in self.running.items():
-            say(f"{name} did not end in {self.stop_s:g} s: killed; stored rows are kept")
+            print_message(f"{name} did not end in {self.stop_s:g} s: killed; stored rows are kept")
             one.kill()
         await asyncio.wait(late)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import files
 from ..errors import UsageError
+from ..messages import print_message
 from ..units import MOST, SHOWN
 
 if TYPE_CHECKING:
@@ -214,15 +215,9 @@ def carry_out(arguments: argparse.Namespace) -> int:
 
 def name_damage(damaged: DamagedFile) -> None:
     """Report a damaged file on standard error."""
-    _print_beside(str(damaged))
+    print_message(str(damaged))
 
 
 def name_limit(sentence: str) -> None:
     """Report a limit of the answer on standard error."""
-    _print_beside(f"note: {sentence}")
-
-
-def _print_beside(line: str) -> None:
-    """Print a line on standard error, and clear a progress line first."""
-    clear = "\r\033[K" if sys.stderr.isatty() else ""
-    print(f"{clear}mburst: {line}", file=sys.stderr, flush=True)
+    print_message(f"note: {sentence}")

@@ -11,7 +11,7 @@ from ..analysis.model.endings import ending, gaps_behind, late_text
 from ..analysis.model.ports import of_port
 from ..api import asked
 from ..api.options import Scope
-from ..names import print_lines, say
+from ..messages import print_lines, print_message
 from ..senders import senders_text
 from ..units import format_bytes, format_count, format_duration, format_rate, format_share, format_time
 from . import definition, output
@@ -90,9 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         output.write("csv", COLUMNS, (list(burst.values()) for burst in listed(connection)))
     for sentence in unkept_senders(connection):
-        say(sentence)
+        print_message(sentence)
     for first, second in overlapping_recordings(connection):
-        say(
+        print_message(
             f"recordings {first} and {second} recorded the same interface and time: bursts are listed for each "
             "(--recording selects one)"
         )

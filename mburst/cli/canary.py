@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import files, privileges
 from ..errors import MburstError, UsageError
-from ..names import print_lines, say, say_progress
+from ..messages import clear_progress, print_lines, print_message, print_progress
 from ..stopping import stopping
 from ..units import (
     format_bytes,
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     with stopping(stop.set) as ended_by, closing(sender_to(arguments, batch)) as sender:
         link_bps, origin = link_of(arguments, sender, store)
         plan, left_out = planned(arguments, sender, link_bps)
-        out = print_lines if arguments.plan or not arguments.json else say
+        out = print_lines if arguments.plan or not arguments.json else print_message
         for line in plan_lines(plan, left_out, arguments.target, sender, origin):
             out(line)
         if arguments.plan:
@@ -245,12 +245,11 @@ def send(sender: Sender, plan: CanaryPlan, stop: threading.Event) -> list[Any]:
     from ..telemetry.canary.sender import bursts
 
     def show_progress(done: int, of: int) -> None:
-        say_progress(f"canary: {done:,} of {of:,} bursts")
+        print_progress(f"canary: {done:,} of {of:,} bursts")
 
     live = sys.stderr.isatty()
     sent = list(bursts(sender, plan, random.Random(), stop, *([show_progress] if live else [])))
-    if live:
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    clear_progress()
     return sent
 
 
@@ -269,9 +268,10 @@ def finish(
         files.write(Path(arguments.sent), done.text(), "the record of what was sent", "name another file with --sent")
     held = sum(burst.held_up for burst in done.bursts)
     if held:
-        say(f"this host was delayed in {held:,} of {format_count(len(done.bursts), 'burst')}, which do not count")
+        of = format_count(len(done.bursts), "burst")
+        print_message(f"this host was delayed in {held:,} of {of}, which do not count")
     if not store:
-        say(
+        print_message(
             f"sent {format_count(len(done.bursts), 'burst')}; now, where they were recorded: mburst import canary "
             f"{arguments.sent} -o STORE"
         )

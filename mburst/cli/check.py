@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..names import say_progress
+from ..messages import clear_progress, print_progress
 from ..units import format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
@@ -61,14 +61,8 @@ def progress() -> Callable[[Findings, int], None] | None:
     return _show if sys.stderr.isatty() else None
 
 
-def clear_progress() -> None:
-    """Remove the line of `progress`."""
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-
 def _show(found: Findings, total: int) -> None:
-    say_progress(f"{format_count(found.files, 'file')}, {format_bytes(found.bytes)} of {format_bytes(total)}")
+    print_progress(f"{format_count(found.files, 'file')}, {format_bytes(found.bytes)} of {format_bytes(total)}")
 
 
 def summary(found: Findings) -> str:

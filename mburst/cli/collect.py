@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import extras, privileges
 from ..errors import MburstError, UsageError
-from ..names import say, say_progress, shown
+from ..messages import clear_progress, print_message, print_progress
+from ..names import shown
 from ..units import format_count, format_duration, parse_duration
 from . import output, record
 
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     config = load(arguments.config)
     for warning in config.warnings:
-        say(warning)
+        print_message(warning)
     if arguments.check:
         return check(config)
     if arguments.once:
@@ -118,19 +119,18 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
 
     seconds = parse_duration(duration) / 1e9 if duration else None
     with StoreFolder.created(store) as folder:
-        collector = Collector(config, folder, say, _show if sys.stderr.isatty() else None)
+        collector = Collector(config, folder, print_message, _show if sys.stderr.isatty() else None)
         try:
             settle(config, folder, collector.receiver.socket_folders if collector.receiver else ())
         except BaseException:
             collector.close()
             raise
         asyncio.run(collector.run(seconds))
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
+    clear_progress()
     for session in collector.sessions:
         device = session.device
         if not session.received:
-            say(f"{device.name}: no value received: {session.why_nothing()}")
+            print_message(f"{device.name}: no value received: {session.why_nothing()}")
             continue
         print(
             f"{device.name}: {format_count(device.values, 'value')} in {format_count(device.messages, 'message')}"
@@ -158,7 +158,7 @@ def _print_otlp(otlp: OtlpCollection) -> bool:
             f"{len(intake.ports.lanes):,} port directions"
         )
     elif not lines:
-        say("OTLP: no point received")
+        print_message("OTLP: no point received")
     for line in lines:
         print(f"OTLP: {shown(line)}")
     return bool(intake.points)
@@ -207,7 +207,7 @@ def _show(progress: CollectProgress) -> None:
         parts.append(f"{format_count(progress.refused, 'message')} refused")
     if progress.dropped:
         parts.append(f"{progress.dropped:,} dropped")
-    say_progress(", ".join(parts))
+    print_progress(", ".join(parts))
 
 
 # --- once -----------------------------------------------------------------------------------------------------------
@@ -227,7 +227,8 @@ def once(config: CollectConfig, form: str) -> int:
     rows: list[tuple[str, str, str, str]] = []
 
     async def of(target: GnmiTarget) -> list[str]:
-        session = DeviceSession(target, device_of(target, config, CollectedRows(), "once", vendors), vendors, say)
+        device = device_of(target, config, CollectedRows(), "once", vendors)
+        session = DeviceSession(target, device, vendors, print_message)
         had = 0
 
         def take(notification: Any) -> None:
@@ -248,7 +249,7 @@ def once(config: CollectConfig, form: str) -> int:
 
     failures = [line for lines in asyncio.run(everyone()) for line in lines]
     for line in failures:
-        say(line)
+        print_message(line)
     output.write(form, ["device", "path", "value", "means"], rows)
     return 1 if failures else 0
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import privileges
 from ..errors import UsageError
-from ..names import say
+from ..messages import print_message
 from ..stopping import stopping
 from ..units import format_count, parse_duration
 from . import output
@@ -51,16 +51,16 @@ def show(config: CollectConfig, duration: str, form: str, user: str | None) -> i
         shown.setdefault(key, _ShownMetric(listed, _meaning(series))).series += 1
 
     collection = OtlpCollection(config, "show", seen)
-    receiver = collection.receiver(lambda: False, say)
+    receiver = collection.receiver(lambda: False, print_message)
     privileges.settle_listening(receiver.socket_folders, user)
     asyncio.run(_receive(collection, receiver, seconds))
     rows = [(*key, one.attributes, str(one.series), one.means) for key, one in sorted(shown.items())]
     output.write(form, COLUMNS, rows)
     lines = collection.not_stored()
     if not rows and not lines:
-        say("OTLP: no point received")
+        print_message("OTLP: no point received")
     for line in lines:
-        say(f"OTLP: {line}")
+        print_message(f"OTLP: {line}")
     return 0 if rows else 1
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
-from ..names import print_lines, report_lines, say
+from ..messages import print_lines, print_message, report_lines
 from ..stopping import until_stopped
 from ..units import (
     NS_PER_DAY,
@@ -141,7 +141,7 @@ def keep(store: StoreFolder, rules: KeepRules, every_s: float) -> int:
                     _warn_of_size(done, rules)
                 except MburstError as error:
                     store.place.check_after(error)
-                    say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
+                    print_message(f"{error}" + (f" ({error.hint})" if error.hint else ""))
                 stopped.wait(every_s)
 
     return 130 if signal.SIGINT in until_stopped(work) else 0
@@ -185,12 +185,12 @@ def line(day: DayCompacted, rules: KeepRules) -> str:
 
 def _name(troubles: list[str]) -> None:
     for trouble in troubles:
-        say(trouble)
+        print_message(trouble)
 
 
 def _warn_of_size(done: Compacted, rules: KeepRules) -> None:
     if rules.size is not None and done.bytes > rules.size:
-        say(
+        print_message(
             f"the store takes {format_bytes(done.bytes)}, more than the {format_bytes(rules.size)} that it may: "
             "what is left is of today, or cannot be replaced yet"
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 from ..api import asked
 from ..api.comparing import Compared, ComparisonSide, compared, interval, side_of
 from ..errors import UsageError
-from ..names import print_lines, say
+from ..messages import print_lines, print_message
 from ..units import format_duration, format_share, format_time
 from . import definition
 from .output import write_json_value, write_table
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
     )
     for note in found.notes:
-        say(note)
+        print_message(note)
     if arguments.json:
         write_json_value(found.to_dict())
     else:

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError
-from ..names import print_lines
+from ..messages import print_lines
 from ..units import format_count, format_duration, format_rate
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ..api.options import Scope
-from ..names import print_lines
+from ..messages import print_lines
 from ..units import format_bytes, format_count, format_duration, format_time
 from . import definition
 

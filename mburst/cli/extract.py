@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..api.options import duration_ns, span_of
 from ..errors import MburstError, UsageError
-from ..names import print_lines, say
+from ..messages import print_lines, print_message
 from ..units import format_count, format_duration, format_time, whole
 from . import bursts, definition, inputs
 
@@ -137,18 +137,18 @@ def _print(done: Extracted, output: Path) -> None:
         f"{format_time(written.first_ns or 0)} to {format_time(written.last_ns or 0)} UTC",
     )
     for one in done.source.source.missing:
-        say(_missing(one))
+        print_message(_missing(one))
     if _is_partial(done):
-        say(
+        print_message(
             f"the recording counted {format_count(burst['packets'], 'packet')} in the burst, and {written.of_burst:,} "
             "are in these files"
         )
     if "drops" in burst["quality"]:
-        say("packets were dropped in the time of the burst, before they were captured")
+        print_message("packets were dropped in the time of the burst, before they were captured")
     if done.source.others:
-        say(f"packets of other interfaces were left out: {', '.join(sorted(done.source.others))}")
+        print_message(f"packets of other interfaces were left out: {', '.join(sorted(done.source.others))}")
     for sentence in done.source.notices:
-        say(sentence)
+        print_message(sentence)
 
 
 def _missing(one: Missing) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..names import say
+from ..messages import print_message
 from . import output
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     inventory = read_inventory(Path(arguments.inventory)) if arguments.inventory else set()
     with opened(open_target(arguments.results), days, inventory, arguments.scratch) as found, readable(found.con):
         for partition in found.damaged:
-            say(str(partition))
+            print_message(str(partition))
         statements = check(found.con, query)
         if len(statements) != 1:
             raise UsageError("not one statement of SQL", "`mburst fleet ask RESULTS` lists the questions")

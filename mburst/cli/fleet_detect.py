@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..fleet import SPLITS, UNFIT, UNFIT_HINT
-from ..names import say
+from ..messages import print_message
 from ..units import format_count, format_duration
 from . import definition as options
 from .fleet_status import nobody_ships
@@ -89,13 +89,13 @@ def run(arguments: argparse.Namespace) -> int:
     damaged: list[DamagedReceipt] = []
     settings: dict[str, Any] = {"split": arguments.split, "rack": arguments.rack, "inventory": inventory}
     settings["with_verdicts"] = arguments.verdicts
-    plans = list(plan(target, results, date, definition, damaged=damaged.append, doubted=say, **settings))
+    plans = list(plan(target, results, date, definition, damaged=damaged.append, doubted=print_message, **settings))
     for error in damaged:
-        say(f"{error} ({error.hint})")
+        print_message(f"{error} ({error.hint})")
     if not plans:
         if not any(list_receipts(target, arguments.rack)):
             raise nobody_ships(arguments.target, arguments.rack)
-        say(
+        print_message(
             f"{date}: nothing to detect: all hosts ship their bursts of this day to {arguments.output} themselves, "
             "or are not expected on it"
         )
@@ -140,7 +140,7 @@ class _Progress:
         of_ports = f"{outcome.port_bursts:,} of switch ports, " if outcome.switch_ports else ""
         cpu = format_duration(round(outcome.cpu_s * 1e9))
         what = outcome.error or f"{format_count(outcome.bursts, 'burst')}, {of_ports}{cpu} of CPU"
-        say(f"{outcome.date} rack {outcome.rack}{host}: {what} ({self._ended} of {self._of})")
+        print_message(f"{outcome.date} rack {outcome.rack}{host}: {what} ({self._ended} of {self._of})")
 
 
 def _silent(outcome: PartitionOutcome) -> None:

@@ -6,7 +6,7 @@ import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
-from ..names import print_lines, say
+from ..messages import print_lines, print_message
 from .fleet_ask import add_days, days_of
 
 DESCRIPTION = """Write a report of the results of `mburst fleet detect`: one HTML page for the fleet (which hosts
@@ -47,10 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
         names = at_end.enter_context(known_names(Path(arguments.names))) if arguments.names else None
         found = at_end.enter_context(opened(results, days, inventory, arguments.scratch))
         for partition in found.damaged:
-            say(str(partition))
+            print_message(str(partition))
         written = write_report(results, days, found, folder, _progress, names)
         for line in written.lacks:
-            say(line)
+            print_message(line)
         print_lines(
             f"report: {written.page}", f"facts: {written.facts}", f"racks: {written.racks:,} in {_folder(written.page)}"
         )
@@ -64,4 +64,4 @@ def _folder(page: Path) -> Path:
 
 def _progress(done: int, total: int) -> None:
     if done % EVERY == 0 and done < total:
-        say(f"{done:,} of {total:,} racks")
+        print_message(f"{done:,} of {total:,} racks")

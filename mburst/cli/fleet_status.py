@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError
-from ..names import say
+from ..messages import print_message
 from ..units import format_duration, format_time
 from .output import write_json_value, write_table
 
@@ -48,9 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
     damaged: list[DamagedReceipt] = []
     inventory = read_inventory(Path(arguments.inventory)) if arguments.inventory else set()
     target = open_target(arguments.target)
-    hosts = status(target, arguments.rack, damaged=damaged.append, inventory=inventory, doubted=say)
+    hosts = status(target, arguments.rack, damaged=damaged.append, inventory=inventory, doubted=print_message)
     for error in damaged:
-        say(f"{error} ({error.hint})")
+        print_message(f"{error} ({error.hint})")
     if not hosts and not damaged:
         raise nobody_ships(arguments.target, arguments.rack)
     if arguments.json:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..api.investigating import Investigation, investigated
 from ..errors import UsageError
-from ..names import print_lines
+from ..messages import print_lines
 from . import definition, output
 
 if TYPE_CHECKING:

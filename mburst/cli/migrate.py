@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import privileges
-from ..names import say_progress
+from ..messages import clear_progress, print_progress
 from ..units import format_count
 from .record import add_user_option
 
@@ -40,8 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     privileges.lower(arguments.new, arguments.user)
     watched = sys.stderr.isatty()
     outcome = migrate(arguments.old, arguments.new, _show if watched else None)
-    if watched:
-        print("\r\033[K", end="", file=sys.stderr)
+    clear_progress()
     for line in described(outcome):
         print(line)
     for damaged in outcome.damaged:
@@ -54,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(done: int, total: int) -> None:
-    say_progress(f"{done:,} of {total:,} files")
+    print_progress(f"{done:,} of {total:,} files")
 
 
 def described(outcome: MigrationResult) -> list[str]:

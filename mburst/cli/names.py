@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import files, privileges
 from ..errors import Interrupted, MburstError, UsageError
-from ..names import print_lines, report_lines, say
+from ..messages import print_lines, print_message, report_lines
 from ..stopping import until_stopped
 from ..units import NS_PER_MINUTE, NS_PER_S, format_count, format_time, parse_duration, whole
 from . import definition, output, record
@@ -130,7 +130,7 @@ def keep(store: StoreFolder, arguments: argparse.Namespace, every_s: float) -> i
                             report_lines(line_of(imported))
                     except MburstError as error:
                         store.place.check_after(error)
-                        say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
+                        print_message(f"{error}" + (f" ({error.hint})" if error.hint else ""))
                 stopped.wait(every_s)
 
     return 130 if signal.SIGINT in until_stopped(work) else 0
@@ -144,7 +144,7 @@ def print_imported(done: list[NamesImported], form: str) -> None:
         print_lines(*map(line_of, done))
     for imported in done:
         if imported.unanswered:
-            say(f"DNS did not answer for {format_count(imported.unanswered, 'address', 'addresses')}")
+            print_message(f"DNS did not answer for {format_count(imported.unanswered, 'address', 'addresses')}")
 
 
 def line_of(imported: NamesImported) -> str:
@@ -167,7 +167,7 @@ def print_names(store: StoreFolder, form: str) -> None:
     if rows:
         output.write("table", list(CELLS), ([cell(row) for cell in CELLS.values()] for row in rows))
     else:
-        say(f"no names (`mburst names {store.path} FILE` reads some)")
+        print_message(f"no names (`mburst names {store.path} FILE` reads some)")
 
 
 def _time(ns: int | None) -> str:

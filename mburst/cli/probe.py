@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .. import privileges
 from ..errors import MburstError, UsageError
-from ..names import print_lines, say
+from ..messages import clear_progress, print_lines, print_message
 from ..units import NS_PER_MINUTE, parse_duration, whole
 from . import output, record
 from .probe_words import ProbeLine, described
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     targets, unresolved = resolved(arguments)
     privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
     if plan.rate * len(targets) > MOST_TOGETHER:
-        say(
+        print_message(
             f"{plan.rate * len(targets):,.0f} probes a second exceed what one process sends in time: what is late "
             "counts as time in this host"
         )
@@ -117,11 +117,11 @@ def run(arguments: argparse.Namespace) -> int:
             targets,
             plan,
             host=arguments.host or socket.gethostname(),
-            report=say,
+            report=print_message,
             on_rows=line.show if line else None,
         )
         if line:
-            line.clear()
+            clear_progress()
         found = result_of(store, done)
     if arguments.json:
         output.write_json_value(found.to_dict())
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
             print_lines("", f"kept in {arguments.store}")
     silent = sorted({names["dst"] for names, count in done.counts if not count.answered and not done.interrupted})
     for name in silent:
-        say(f"{name}: no answer")
+        print_message(f"{name}: no answer")
     return 130 if done.interrupted else 1 if silent or unresolved or done.left_out else 0
 
 
@@ -166,7 +166,7 @@ def resolved(arguments: argparse.Namespace) -> tuple[list[ProbeTarget], bool]:
     if not targets:
         raise failures[0]
     for failure in failures:
-        say(str(failure))
+        print_message(str(failure))
     return targets, bool(failures)
 
 

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..columns import aligned, widths_of
-from ..names import say_progress
+from ..messages import print_progress
 from ..units import format_count, format_duration, format_share
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ProbeLine:
             known = [(name, quantile(np.sort(took), share)) for name, share in (("p50", 0.5), ("p99", 0.99))]
             levels = ", ".join(f"{name} {format_duration(value)}" for name, value in known if value is not None)
             text += f", the last ones {levels} (application)"
-        say_progress(text)
+        print_progress(text)
 
     def clear(self) -> None:
         print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from .. import privileges
 from ..api import asked, recording
 from ..errors import MburstError
-from ..names import say_progress, shown
+from ..messages import clear_progress, print_progress
+from ..names import shown
 from ..services.record.backends import Backend, Direction, Hook, Sources, Stamps
 from ..units import SIZES, format_bytes, format_count, format_duration, format_rate, format_share
 from . import inputs
@@ -240,8 +241,7 @@ def run(arguments: argparse.Namespace) -> int:
             recorded = recording.into(store, wanted, reporter)
         except MburstError as error:
             raise inputs.explained(error, wanted[0].filter) from error
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
+    clear_progress()
     if arguments.json:
         print_json(recorded)
     else:
@@ -277,7 +277,7 @@ def _reporter(wanted: list[RecordSettings], live: bool) -> Callable[[RecordProgr
 
 
 def _show(progress: RecordProgress) -> None:
-    say_progress(format_count(progress.packets, "packet"))
+    print_progress(format_count(progress.packets, "packet"))
 
 
 def describe_recordings(rows: list[Row], done: list[str]) -> str:

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 
 from .. import privileges
+from ..messages import clear_progress
 from ..units import format_count
-from .check import clear_progress, progress
+from .check import progress
 from .record import add_user_option
 
 DESCRIPTION = """Check a store, and move each damaged file into the folder `damaged` in it, under the same path. The

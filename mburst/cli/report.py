@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 from ..api import asked
 from ..api.reporting import period_of, report_of
 from ..errors import MburstError, UsageError
-from ..names import print_lines
+from ..messages import print_lines
 from . import definition
 
 if TYPE_CHECKING:

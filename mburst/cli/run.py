@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError, UsageError
-from ..names import print_lines, say
+from ..messages import print_lines, print_message
 
 if TYPE_CHECKING:
     from ..agent.config import RunConfig, RunPart
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     config = load(path)
     for warning in config.environment.warnings:
-        say(warning)
+        print_message(warning)
     parts = chosen(config, arguments.only)
     if arguments.check:
         check(config, parts)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from .. import privileges
 from ..errors import MburstError, UsageError
-from ..names import print_lines, report_lines, say
+from ..messages import print_lines, print_message, report_lines
 from ..stopping import stopping
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = load(Path(arguments.config), fill=delivers)
     unwritten = [] if delivers or arguments.remove else _unwritten(config, arguments.form)
     for warning in [*config.environment.warnings, *unwritten]:
-        say(warning)
+        print_message(warning)
     if not config.reports:
         raise UsageError(f"{config.path}: no [[report]]", "`mburst run --init` writes an example")
     system = os.geteuid() == 0 if arguments.system is None else arguments.system
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         units = timers.units(config, system)
         for folder, user in timers.make_folders(config).items() if system else ():
-            say(_lacking(folder, user))
+            print_message(_lacking(folder, user))
         for path in timers.install(units, system):
             print(f"installed: {path}")
     return 0

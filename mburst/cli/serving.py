@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..names import say
+from ..messages import print_message
 
 if TYPE_CHECKING:
     from ..web.address import ListenAddress
@@ -48,4 +48,4 @@ def where_of(arguments: argparse.Namespace, port: int) -> ListenAddress:
 def name_new_store(path: str) -> None:
     """Report that the store at PATH is created, if it does not exist: the name may be a mistake."""
     if not os.path.exists(path):
-        say(f"{path}: new store: empty until something is recorded into it")
+        print_message(f"{path}: new store: empty until something is recorded into it")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
 from ..fleet import DETECTED, LEVELS
-from ..names import print_lines, report_lines, say, say_progress
+from ..messages import clear_progress, print_lines, print_message, print_progress, report_lines
 from ..stopping import until_stopped
 from ..units import NS_PER_S, format_bytes, format_count, format_time, parse_duration
 from . import definition, record
@@ -152,7 +152,7 @@ def once(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> Shi
     done: list[Shipped] = []
     show = _show if sys.stderr.isatty() else lambda shipped: None
     ended_by = until_stopped(lambda stopped: done.append(ship(store, target, settings, show)))
-    _clear()
+    clear_progress()
     if ended_by:
         raise Interrupted("interrupted", "what has arrived stays; the same command ships the rest")
     return done[0]
@@ -207,14 +207,9 @@ def _line(host: HostShipped) -> str:
 
 def _name(*troubles: MburstError) -> None:
     for trouble in troubles:
-        say(f"{trouble}" + (f" ({trouble.hint})" if trouble.hint else ""))
+        print_message(f"{trouble}" + (f" ({trouble.hint})" if trouble.hint else ""))
 
 
 def _show(shipped: Shipped) -> None:
     sent = sum(host.sent for host in shipped.hosts), sum(host.sent_bytes for host in shipped.hosts)
-    say_progress(f"{format_count(sent[0], 'file')}, {format_bytes(sent[1])}")
-
-
-def _clear() -> None:
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    print_progress(f"{format_count(sent[0], 'file')}, {format_bytes(sent[1])}")

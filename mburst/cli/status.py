@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..names import print_lines
+from ..messages import print_lines
 from ..units import format_bytes, format_count, format_duration, format_time
 from .output import write_json_value, write_table
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..api import options
 from ..api.investigating import WhatIf, changes_of, predicted
-from ..names import print_lines
+from ..messages import print_lines
 from ..units import SIZES
 from .investigate import add_scope, asked_for
 from .output import write, write_json_value

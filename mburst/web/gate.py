@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..names import say
+from ..messages import print_message
 from .address import ListenAddress, is_loopback
 
 COOKIE = "mburst-{}"  # with the port: browsers do not separate the cookies of two ports of a host
@@ -123,7 +123,7 @@ class Gate:
         """Report the first error of each kind, so that nobody can fill a log."""
         if kind not in self.reported:
             self.reported.add(kind)
-            say(f"internal error in the web server: {kind}")
+            print_message(f"internal error in the web server: {kind}")
 
     def _foreign(self, connection: HTTPConnection) -> Refusal | None:
         """Returns a refusal for malformed requests, and for those that another site may have made a browser send."""

@@ -14,7 +14,7 @@ from hostile import HOSTILE, MARKUP
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mburst import names
+from mburst import messages, names
 from mburst.__main__ import main
 from mburst.cli import output
 from mburst.dashboards.common.page import _environment
@@ -165,8 +165,8 @@ def test_errors_are_one_line(name, capsys):
 
 def test_printed_lines_are_single_lines(capsys):
     for name in HOSTILE.values():
-        names.say(name)
-        names.print_lines(name)
+        messages.print_message(name)
+        messages.print_lines(name)
     printed = capsys.readouterr()
     for lines in (printed.err.splitlines(), printed.out.splitlines()):
         assert len(lines) == len(HOSTILE) and all(map(is_seen, lines))

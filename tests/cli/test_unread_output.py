@@ -26,7 +26,7 @@ SIGNALS = [(signal.SIGTERM, 1), (signal.SIGINT, 130), (signal.SIGHUP, 1)]  # res
 
 WORK = """
 import json, os, signal, sys, time
-from mburst import __main__, cli, ending, names, stopping, unread
+from mburst import __main__, cli, ending, messages, stopping, unread
 unread.PATIENCE_S = 0.5
 turns = int(os.environ["TURNS"])
 
@@ -36,8 +36,8 @@ def work(_):
         turn = 0
         while not stopped:
             turn += 1
-            names.say_progress(f"progress {turn}")
-            names.say(f"message {turn} {'-' * 100}")
+            messages.print_progress(f"progress {turn}")
+            messages.print_message(f"message {turn} {'-' * 100}")
             print(f"line {turn}", flush=True)
             os.write(turns, b".")
             if os.environ.get("ONCE") == str(turn):

@@ -23,6 +23,7 @@ ALLOWED = {
     "machine": set(),
     "interrupting": set(),
     "kept": set(),
+    "messages": {"names"},
     "names": set(),
     "quality": set(),
     "senders": {"names", "units"},

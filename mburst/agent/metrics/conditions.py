@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...names import say
+from ...messages import print_message
 from .counts import LaneName
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Conditions:
         now, whole = time.monotonic(), self._whole()
         for error in whole.errors:
             if error not in self._said:
-                say(error)
+                print_message(error)
         self._said = whole.errors
         own = whole.store(self._store.path)
         if own is None:

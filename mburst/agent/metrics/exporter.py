@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ... import __version__, extras
 from ...errors import MburstError
-from ...names import say, shown
+from ...messages import print_message
+from ...names import shown
 from .conditions import Conditions
 from .counts import Histogram, LaneName
 from .meter import QUANTILES, Meter
@@ -279,7 +280,7 @@ class Scrapes:
         except Busy as error:
             return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
         except MburstError as error:
-            say(str(error))
+            print_message(str(error))
             return PlainTextResponse(f"{shown(str(error))}\n", 500)
         return Response(body, headers={"Content-Type": kind})
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import MburstError
-from ...names import say
+from ...messages import print_message
 from ...units import NS_PER_HOUR
 from ..config import RunConfig, ScheduledReport
 from ..delivery import DeliveryLedger, Digest, deliver
@@ -59,7 +59,7 @@ def _make_fleet(report: ScheduledReport, period: Period, show: Callable[[str], N
     with opened(results, days, inventory, str(report.output)) as found:
         written = write_report(results, days, found, report.output, lambda done, total: None)
         for line in [*map(str, found.damaged), *written.lacks]:
-            say(line)
+            print_message(line)
     show(f"report: {written.page}")
 
 
@@ -121,7 +121,7 @@ def loop(config: RunConfig, stopped: Callable[[float], bool], show: Callable[[st
                 try:
                     failed = carry_out(config, report, now, show)
                 except MburstError as error:
-                    say(config.secrets.hide(f"report {report.name}: {error}"))
+                    print_message(config.secrets.hide(f"report {report.name}: {error}"))
                     failed = 1
                 turns[report.name] = _Turn(until_ns, now if failed else None)
             begins_ns = until_ns + length_ns + report.delay_ns

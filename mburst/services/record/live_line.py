@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ...names import say_progress
+from ...messages import print_progress
 from ...units import format_count, format_rate, format_share
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class LiveLine:
         if now - self._shown < EVERY_S:
             return
         passed, self._shown = now - self._shown if self._shown else 0.0, now
-        say_progress(self._text(passed))
+        print_progress(self._text(passed))
 
     def _text(self, passed: float) -> str:
         if len(self._interfaces) == 1:
