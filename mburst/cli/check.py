@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..messages import clear_progress, print_progress
+from ..messages import clear_progress, print_lines, print_progress
 from ..units import format_bytes, format_count, format_duration
+from .output import write_json_value
 
 if TYPE_CHECKING:
     from ..sql.repair.checking import Findings
@@ -49,10 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
         FOUND.files |= listed  # printed below: no warning is needed
         compare_sums(arguments.store, found)
     if arguments.json:
-        print(json.dumps(found.to_dict(), ensure_ascii=False, indent=1))
+        write_json_value(found.to_dict())
     else:
-        lines = [*listed.values(), *found.mismatches, *found.remarks, summary(found)]
-        print("\n".join(map(str, lines)))
+        print_lines(*map(str, [*listed.values(), *found.mismatches, *found.remarks, summary(found)]))
     return 0 if found.is_sound and not (arguments.deep and found.missing) else 1
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import privileges
-from ..messages import clear_progress, print_progress
+from ..messages import clear_progress, print_message, print_progress
 from ..units import format_count
 from .record import add_user_option
 
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     for line in described(outcome):
         print(line)
     for damaged in outcome.damaged:
-        print(f"mburst: {damaged}", file=sys.stderr)
+        print_message(str(damaged))
     print(
         f"{format_count(outcome.files, 'file')} migrated into {arguments.new}"
         + (f", but for {len(outcome.damaged):,} that cannot be read" if outcome.damaged else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from ..columns import aligned, widths_of
@@ -84,6 +83,3 @@ class ProbeLine:
             levels = ", ".join(f"{name} {format_duration(value)}" for name, value in known if value is not None)
             text += f", the last ones {levels} (application)"
         print_progress(text)
-
-    def clear(self) -> None:
-        print("\r\033[K", end="", file=sys.stderr, flush=True)

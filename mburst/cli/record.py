@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from .. import privileges
 from ..api import asked, recording
 from ..errors import MburstError
-from ..messages import clear_progress, print_progress
+from ..messages import clear_progress, print_message, print_progress
 from ..names import shown
 from ..services.record.backends import Backend, Direction, Hook, Sources, Stamps
 from ..units import SIZES, format_bytes, format_count, format_duration, format_rate, format_share
@@ -262,7 +262,7 @@ def print_json(recorded: RecordResult) -> None:
     for row in recorded.rows:
         print(json.dumps(row))
     if recorded.remark:
-        print(f"mburst: {recorded.remark}", file=sys.stderr)
+        print_message(recorded.remark)
 
 
 def _reporter(wanted: list[RecordSettings], live: bool) -> Callable[[RecordProgress], None] | None:

@@ -13,11 +13,13 @@ import pytest
 from hostile import HOSTILE, MARKUP
 from hypothesis import given
 from hypothesis import strategies as st
+from storelib import rows
 
 from mburst import messages, names
 from mburst.__main__ import main
 from mburst.cli import output
 from mburst.dashboards.common.page import _environment
+from mburst.sql import StoreFolder
 
 NAMES = st.one_of(st.text(), st.sampled_from(list(HOSTILE.values())))
 ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
@@ -171,6 +173,23 @@ def test_printed_lines_are_single_lines(capsys):
     for lines in (printed.err.splitlines(), printed.out.splitlines()):
         assert len(lines) == len(HOSTILE) and all(map(is_seen, lines))
     assert "hostile" in printed.out and len(MARKUP) > 5 and sys.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--deep"]])
+def test_files_of_a_store_are_checked_and_repaired_under_escaped_names(options, tmp_path, capfd):
+    """Whoever may write into the folder of a store chooses them."""
+    store, name = StoreFolder.create(tmp_path / "store"), "evil\x1b[31m\u202e"
+    with store.writer("links", rack="r") as writer:
+        writer.append(rows("links", {"rack": "r", "device": "tor1", "port": "1", "origin": "lldp", "present": True}))
+    [sealed] = (store.path / "links").rglob("*.parquet")
+    sealed.write_bytes(sealed.read_bytes()[:-1])
+    sealed.parent.rename(sealed.parent.with_name(f"rack={name}"))
+    (store.path / f"{name}.txt").write_text("")
+    for verb in (["check", *options], ["repair", "--dry-run"], ["repair"]):
+        main([verb[0], str(store.path), *verb[1:]])
+    printed = capfd.readouterr()
+    assert printed.out.count("evil") >= 4 and "set aside" in printed.out
+    assert all(map(is_seen, [*printed.out.splitlines(), *printed.err.splitlines()]))
 
 
 def test_neither_cells_nor_columns_of_csv_are_formulas():
