@@ -96,14 +96,14 @@ def gather(
     """Returns the report of each lane in [since_ns, until_ns), from the bursts that `detect` found in that time. Its
     lane has the recordings of that time, or all if there are none."""
     period = (since_ns if since_ns is not None else 0, until_ns if until_ns is not None else 2**63 - 1)
-    parameters = {"ids": [id for lane in chosen for id in _runs(lane)], "since": period[0], "until": period[1]}
+    parameters = {"ids": [id for lane in chosen for id in _recording_ids(lane)], "since": period[0], "until": period[1]}
     totals = {row["recording_id"]: row for row in read_bins.totals(con, parameters)}
     qualities = read_bins.qualities(con, parameters)
-    busy = sum(any(id in totals for id in _runs(lane)) for lane in chosen)
+    busy = sum(any(id in totals for id in _recording_ids(lane)) for lane in chosen)
     recorded = coverage.by_epoch(con, since_ns, until_ns)
     is_limited = (since_ns, until_ns) != (None, None)
     parts = _in_period(chosen, bursts, recorded, period) if is_limited else [_LanePart(lane) for lane in chosen]
-    links = {id: part.lane.link_bps for part in parts for id in _runs(part.lane)}
+    links = {id: part.lane.link_bps for part in parts for id in _recording_ids(part.lane)}
     found = _ReadOfAll(
         con=con,
         period=period,
@@ -140,7 +140,7 @@ def _in_period(
     return parts
 
 
-def _runs(lane: ReportLane) -> list[str]:
+def _recording_ids(lane: ReportLane) -> list[str]:
     return [recording["recording_id"] for recording in lane.recordings]
 
 
@@ -149,7 +149,7 @@ def _spans(bursts: Sequence[Mapping[str, Any]]) -> list[Interval]:
 
 
 def _lane_report(found: _ReadOfAll, part: _LanePart, bursts: list[dict[str, Any]]) -> LaneReport:
-    lane, limits, recordings = part.lane, found.limits, _runs(part.lane)
+    lane, limits, recordings = part.lane, found.limits, _recording_ids(part.lane)
     covered = coverage.covered(found.by_recording, recordings)
     start, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
     repeated_ns = sum(

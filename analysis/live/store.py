@@ -118,7 +118,7 @@ class LiveStore:
         self.complete_from_ns = newest - REMEMBERED_NS
         con = self.store.connect(self.rack, self.complete_from_ns)
         self._damaged = [str(file) for file in damaged_files(con)]
-        self._take_runs(con.sql("SELECT * FROM recordings").to_arrow_table())
+        self._take_recordings(con.sql("SELECT * FROM recordings").to_arrow_table())
         for (recording, epoch), spans in known.items():
             if lane := self.lane_of.get(recording):
                 lane.spans[recording, epoch] = min(start for start, _ in spans), max(end for _, end in spans)
@@ -151,7 +151,7 @@ class LiveStore:
 
     def _take(self, table: str, rows: pa.Table) -> None:
         takers = {
-            "recordings": self._take_runs,
+            "recordings": self._take_recordings,
             "bins": self._take_bins,
             "probes": self._take_probes,
             "queues": self._take_queues,
@@ -160,7 +160,7 @@ class LiveStore:
         if table in takers and rows.num_rows:
             takers[table](rows)
 
-    def _take_runs(self, rows: pa.Table) -> None:
+    def _take_recordings(self, rows: pa.Table) -> None:
         for recording in rows.to_pylist():
             if self.rack is not None and recording["rack"] != self.rack:
                 continue
