@@ -83,7 +83,7 @@ def test_a_progress_line_stays_in_one_row_of_the_terminal(columns: int, expected
     """Otherwise the text in the second row would remain each time."""
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    script = "from mburst.names import say_progress; say_progress('1,234 packets, 8 Mb/s')"
+    script = "from mburst.messages import print_progress; print_progress('1,234 packets, 8 Mb/s')"
     subprocess.run([sys.executable, "-c", script], stderr=end, check=True, timeout=60)
     assert os.read(terminal, 1000).decode() == f"\r\033[K{expected}"
     os.close(terminal)
