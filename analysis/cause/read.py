@@ -95,8 +95,8 @@ def read_recordings(con: duckdb.DuckDBPyConnection, question: Question) -> list[
 _OF_RECORDING = "recording_id = $recording AND clock_epoch = $clock_epoch AND ts_ns >= $first AND ts_ns < $end"
 
 
-def _of_run(recording: dict[str, Any]) -> dict[str, Any]:
-    """Returns the variables of _OF_RUN."""
+def _of_recording(recording: dict[str, Any]) -> dict[str, Any]:
+    """Returns the variables of _OF_RECORDING."""
     names = {"recording": "recording_id", "clock_epoch": "clock_epoch", "first": "first_ns", "end": "end_ns"}
     return {variable: recording[column] for variable, column in names.items()}
 
@@ -140,7 +140,7 @@ def read_port(
     def chunks() -> Iterator[tuple[Floats, NDArray[np.int64]]]:
         for row in rows:  # a filter for each row is pushed down to the files, a join with all rows is not
             for batch in con.sql(
-                f"SELECT ts_ns, wire_bytes, quality FROM bins WHERE {_OF_RECORDING}", params=_of_run(row)
+                f"SELECT ts_ns, wire_bytes, quality FROM bins WHERE {_OF_RECORDING}", params=_of_recording(row)
             ).to_arrow_reader(CHUNK):
                 at = (batch["ts_ns"].to_numpy() - origin).astype(np.float64)
                 lossy.append(at[batch["quality"].to_numpy() & Quality.DROPS != 0])
@@ -194,7 +194,7 @@ def read_signals(con: duckdb.DuckDBPyConnection, port: Port, rows: list[dict[str
                       cnp_packets AS notifications
                FROM bins WHERE {_OF_RECORDING}
                  AND (pause_frames > 0 OR resume_frames > 0 OR cnp_packets > 0) ORDER BY ts_ns""",
-            {"origin": origin, "link": port.link_bps, **_of_run(row)},
+            {"origin": origin, "link": port.link_bps, **_of_recording(row)},
         ).fetchnumpy()
         for row in rows
     ]
@@ -212,7 +212,7 @@ def places_with(
     found = [
         con.execute(
             f"SELECT CAST(ts_ns - $origin AS DOUBLE) AS at FROM bins WHERE {column} > 0 AND {_OF_RECORDING}",
-            {"origin": origin, **_of_run(row)},
+            {"origin": origin, **_of_recording(row)},
         ).fetchnumpy()["at"]
         for row in rows
     ]

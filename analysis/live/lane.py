@@ -154,7 +154,7 @@ class LiveLane:
         return sum(end - start for start, end in spans) > sum(end - start for start, end in merge_intervals(spans))
 
     def touches(self, recording: str, start_ns: int, end_ns: int) -> bool:
-        """Returns whether recording RUN covers any of [start_ns, end_ns)."""
+        """Returns whether RECORDING covers any of [start_ns, end_ns)."""
         return any(
             start < end_ns and end >= start_ns for (name, _), (start, end) in self._known().items() if name == recording
         )

@@ -177,7 +177,7 @@ class LiveStore:
                 lane.changed(covered)
 
     def _take_bins(self, rows: pa.Table) -> None:
-        for (recording, epoch), columns in _by_run(rows, ("recording_id", "clock_epoch"), ("ts_ns", *COLUMNS)):
+        for (recording, epoch), columns in _by_recording(rows, ("recording_id", "clock_epoch"), ("ts_ns", *COLUMNS)):
             if lane := self.lane_of.get(recording):
                 lane.add(recording, epoch, columns)
         share = MOST_BINS // max(1, sum(bool(lane.series) for lane in self.lanes.values()))
@@ -325,7 +325,9 @@ def _plain(rows: pa.Table) -> pa.Table:
     return rows.cast(pa.schema(fields))
 
 
-def _by_run(rows: pa.Table, keys: tuple[str, str], names: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], Any]]:
+def _by_recording(
+    rows: pa.Table, keys: tuple[str, str], names: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, int], Any]]:
     """Yields the rows of each recording and epoch, as arrays of int64 by name."""
     from itertools import pairwise
 

@@ -128,7 +128,7 @@ def _spans(question: Question, count: int) -> list[tuple[int, int]]:
 
 
 def _bins_in(recordings: Iterable[Mapping[str, Any]], since_ns: int, until_ns: int) -> int:
-    """Returns the number of bins in RUNS within a time."""
+    """Returns the number of bins in RECORDINGS within a time."""
     return sum(
         max(min(recording["end_ns"], until_ns) - max(recording["first_ns"], since_ns), 0) // recording["bin_ns"]
         for recording in recordings

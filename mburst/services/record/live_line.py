@@ -105,7 +105,7 @@ class BurstCount:
         self._follower: Follower | None = None
 
     def add(self, batches: list[pa.RecordBatch], recordings: list[Row]) -> None:
-        """Read new rows of bins of the lanes in RUNS."""
+        """Read new rows of bins of the lanes in RECORDINGS."""
         if not batches or not recordings:
             return
         import pyarrow as pa
