@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 MORE_FILES = "allow more open files (ulimit -n)"
 MORE_MEMORY = "allow it more memory (ulimit -v)"
 
@@ -28,8 +26,3 @@ class Interrupted(MburstError):
     """SIGINT, SIGTERM or SIGHUP ended the command before it was done."""
 
     exit_code = 130
-
-
-def print_trouble(error: MburstError) -> None:
-    """Report an error on standard error while the work continues."""
-    print(f"mburst: {error}\n", end="", file=sys.stderr, flush=True)  # one write, because other threads print, too

@@ -17,6 +17,11 @@ def print_message(text: str) -> None:
     print(f"{place}mburst: {shown(text)}\n", end="", file=sys.stderr, flush=True)  # one write: other threads print, too
 
 
+def print_error(error: Exception) -> None:
+    """Print the message of an error on standard error while the work continues."""
+    print_message(str(error))
+
+
 def print_progress(text: str) -> None:
     """Print TEXT as the progress line on standard error, in place of the previous one. It is cut to the width of the
     terminal, because a second row would remain on the screen."""

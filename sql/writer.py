@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ..errors import MburstError, print_trouble
+from ..errors import MburstError
+from ..messages import print_error
 from . import sealing, segments, tables
 from .format import filenames
 from .format.hotlog import HotLog
@@ -57,7 +58,7 @@ class TableWriter:
         self._roll_rows = roll_rows
         self._roll_s = roll_s
         self._id = writer_id or filenames.new_writer()
-        self._on_trouble = on_trouble or print_trouble
+        self._on_trouble = on_trouble or print_error
         self._place = place or StorePlace(store)
         self.segments = 0
         self._schema: pa.Schema | None = None

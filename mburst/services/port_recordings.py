@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import MburstError, print_trouble
+from ..errors import MburstError
+from ..messages import print_error
 from ..telemetry.otlp.port_bins import SwitchLane
 from .record import gaps
 from .record.rows import WrittenTimes
@@ -125,7 +126,7 @@ class PortRecordings:
         from .record.tally import BinTally
 
         if not self._captures:
-            recovery.tidy(self._store, print_trouble)
+            recovery.tidy(self._store, print_error)
             for gap in gaps.still_open(self._store):
                 self._open.setdefault((gap["host"], gap["interface"], gap["direction"]), []).append(gap)
 

@@ -14,8 +14,9 @@ from errno import EFBIG
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...errors import MburstError, UsageError, print_trouble
+from ...errors import MburstError, UsageError
 from ...machine import boot_id, was_restarted
+from ...messages import print_error
 from .. import disk, tables
 from ..disk import failing_as_one_line
 from . import batches, filenames, frames
@@ -71,7 +72,7 @@ class HotLog:
         table: str,
         segment: Segment,
         rack: str,
-        on_trouble: Callable[[MburstError], None] = print_trouble,
+        on_trouble: Callable[[MburstError], None] = print_error,
     ) -> None:
         """Make the file. It gets its name when it is locked and its header is on the disk, so nobody ever sees it in
         another state. ON_TROUBLE is called, in another thread, for rows that do not reach the disk in time. Raises

@@ -46,7 +46,7 @@ ALLOWED = {
         "shortage",
         "units",
     },
-    "sql": {"errors", "files", "interrupting", "kept", "machine", "shortage", "units"},
+    "sql": {"errors", "files", "interrupting", "kept", "machine", "messages", "shortage", "units"},
     "analysis": {"errors", "ethernet", "machine", "quality", "sent_burst", "shortage", "units", "sql"},
     "dashboards": {
         "columns",

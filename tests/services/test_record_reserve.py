@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,17 @@ def test_senders_are_summed_up_while_room_is_short_and_kept_again_after(
         "there is room on the disk: senders are stored again",
         "less than 100 B of the disk are free (--reserve): senders are summed up as `other`, bins go on",
     ]
+
+
+def test_a_trouble_takes_the_place_of_the_progress_line_and_has_escaped_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = simulate(Scenario(seed=1, senders=10)).write(tmp_path)
+    wanted = RecordSettings([str(case["cache"])], host="cache-1", live=InterfaceSettings(reserve_bytes=1 << 62))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    record(StoreFolder.create(tmp_path / "short\x1b[31m"), wanted)
+    said = capsys.readouterr().err
+    assert said.startswith("\r\x1b[Kmburst: ") and "short\\x1b[31m" in said and "senders are summed up" in said
 
 
 def test_a_recording_without_room_for_senders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

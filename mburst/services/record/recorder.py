@@ -12,7 +12,8 @@ from signal import SIGTERM
 from typing import TYPE_CHECKING, Any
 
 from ... import alive, privileges
-from ...errors import Interrupted, MburstError, print_trouble
+from ...errors import Interrupted, MburstError
+from ...messages import print_error
 from ...stopping import stopping
 from ...units import format_bytes, format_count
 from . import gaps, interface_counters, pins, recovery
@@ -97,7 +98,7 @@ def _record(
         earlier = recovery.ended_attempts(store, capture_id, lock) if repeatable else {}
         if kept := recovery.complete_attempt(earlier):
             recovery.remove_replaced(store, earlier, kept)
-            recovery.tidy(store, print_trouble)
+            recovery.tidy(store, print_error)
             return RecordResult(earlier[kept], False, "already recorded: nothing added")
         with Recorder(store, recording, capture_id, lock, reader) as recorder:
             recorder.attach()
@@ -160,7 +161,7 @@ class Recorder:
         capture_id: str,
         lock: Lock,
         reader: Reader | None,
-        say: Callable[[MburstError], None] = print_trouble,
+        say: Callable[[MburstError], None] = print_error,
     ) -> None:
         from ...sql import new_writer
 

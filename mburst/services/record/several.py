@@ -10,7 +10,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from ... import alive, privileges
-from ...errors import MburstError, print_trouble
+from ...errors import MburstError
+from ...messages import print_error
 from ...stopping import stopping, wait_for_signals
 from .recorder import Recorder, RecordResult, Until, locked
 from .recording import RecordProgress, RecordSettings, fingerprint
@@ -108,7 +109,7 @@ class _SaidOnce:
             self._by_one[name, text] += 1
             if self._by_one[name, text] > self._by_all[text]:
                 self._by_all[text] += 1
-                print_trouble(error)
+                print_error(error)
 
 
 class _Several:
@@ -184,4 +185,4 @@ class _Several:
                 self._failures.append(failure)
                 others = f"{', '.join(self._recording)} {'goes' if len(self._recording) == 1 else 'go'} on"
                 remarks = [failure.hint] * bool(failure.hint) + [others] * bool(self._recording)
-                print_trouble(MburstError(f"{failure}" + (f" ({'; '.join(remarks)})" if remarks else "")))
+                print_error(MburstError(f"{failure}" + (f" ({'; '.join(remarks)})" if remarks else "")))
