@@ -49,8 +49,10 @@ def print_lines(*lines: str) -> None:
 
 def report_lines(*lines: str) -> None:
     """Print lines about work that goes on. If they cannot be printed, as on a full disk, that is reported on standard
-    error, and the work goes on."""
+    error, and the work goes on. A reader who has left, as `head` does, is no trouble."""
     try:
         print_lines(*lines)
+    except BrokenPipeError:
+        pass
     except OSError as error:
         print_message(f"{error.filename}: {error.strerror}")

@@ -184,7 +184,8 @@ static const struct nlmsghdr *get_link(uint32_t index, void *answer, size_t leng
 		return header;
 	errno = NLMSG_OK(header, (size_t)received) && header->nlmsg_type == NLMSG_ERROR ?
 			-((const struct nlmsgerr *)NLMSG_DATA(header))->error :
-			EPROTO;
+			0;
+	errno = errno ? errno : EPROTO;
 	return NULL;
 }
 
@@ -272,15 +273,15 @@ int mb_device_down(const char *name, struct mb_error *error)
 int mb_device_lost(const char *name, int code, struct mb_error *error)
 {
 	struct mb_device device;
+	const int status = mb_device_read(&device, name, NULL);
 	uint32_t flags;
 
-	if (mb_device_read(&device, name, NULL) == -ENODEV ||
-	    mb_device_flags((uint32_t)device.index, &flags) == -ENODEV)
+	if (status == -ENODEV || (!status && mb_device_flags((uint32_t)device.index, &flags) == -ENODEV))
 		return mb_fail(error, ENODEV,
 			       "%s: the interface has vanished (deleted, renamed or "
 			       "moved to another network namespace)",
 			       name);
-	if (code == ENETDOWN || !device.up)
+	if (code == ENETDOWN || (!status && !device.up))
 		return mb_fail(error, ENETDOWN, "%s: the interface was set down", name);
 	return mb_fail_errno(error, code, "%s: the capture broke off", name);
 }

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from .. import privileges
-from ..messages import clear_progress, print_lines
+from ..messages import clear_progress, report_lines
 from ..units import format_count
 from .check import progress
 from .record import add_user_option
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     done = []
     for step in repair(arguments.store, arguments.dry_run, progress()):
         clear_progress()
-        print_lines(f"{'would be done: ' if arguments.dry_run else ''}{step}")
+        report_lines(f"{'would be done: ' if arguments.dry_run else ''}{step}")
         done.append(step)
     clear_progress()
     left = sum(not step.aside for step in done)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,22 @@ def test_a_sealed_file_is_moved_and_its_neighbours_stay(store: StoreFolder, caps
     assert (store.path / "damaged" / path.relative_to(store.path)).read_bytes() == before
     assert other.exists() and total(store) == 9_000_000 and check(store.path).is_sound
     assert main(["repair", str(store.path)]) == 0 and "nothing is damaged" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("output", ["a closed pipe", "/dev/full"])
+def test_output_that_cannot_be_printed_stops_no_repair(store: StoreFolder, output: str) -> None:
+    damaged = sealed_files(store, "bins")
+    for path in damaged:
+        flip(path, 30)
+    read, write_end = os.pipe() if output != "/dev/full" else (-1, os.open(output, os.O_WRONLY))
+    if read >= 0:
+        os.close(read)
+    command = [sys.executable, "-m", "mburst", "repair", str(store.path)]
+    with os.fdopen(write_end, "wb") as out:
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert len(damaged) == 2 and check(store.path).is_sound and not any(path.exists() for path in damaged)
+    assert ("No space left" in done.stderr, done.returncode) == ((False, 0) if read >= 0 else (True, 1))
+    assert "Traceback" not in done.stderr and "None" not in done.stderr
 
 
 def test_a_file_that_was_set_aside_is_never_overwritten(store: StoreFolder) -> None:
