@@ -150,6 +150,15 @@ def parse_time(text: str, newest_ns: int | None = None) -> int:
     return checked_time(seconds * NS_PER_S + int((match[2] or "").ljust(9, "0")), text)
 
 
+def parse_span(begin: str, end: str) -> tuple[int | None, int | None]:
+    """Returns the times in two cells called `from` and `until`, as `parse_time` reads them; None for an empty cell.
+    Raises UsageError, also if the second time is not after the first."""
+    from_ns, until_ns = (parse_time(text) if text.strip() else None for text in (begin, end))
+    if from_ns is not None and until_ns is not None and from_ns >= until_ns:
+        raise UsageError("until is not after from", "leave one of them out, or correct it")
+    return from_ns, until_ns
+
+
 def checked_time(ns: int, text: object) -> int:
     """Returns NS, Unix nanoseconds, which TEXT states. Raises UsageError if 64 bits cannot hold it."""
     if not -MOST - 1 <= ns <= MOST:

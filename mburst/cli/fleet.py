@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from pathlib import Path
 
 DESCRIPTION = """Examine all stores that `mburst ship` has copied to one target."""
 QUESTIONS = ("status", "detect", "ask", "report")
@@ -15,3 +16,13 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     questions = parser.add_subparsers(title="questions", metavar="QUESTION", dest="question", required=True)
     for name in QUESTIONS:
         importlib.import_module(f".fleet_{name}", __package__).add_parser(questions)
+
+
+def add_inventory(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add the option for the hosts that are expected: the path that fleet.inventory.read_inventory reads."""
+    parser.add_argument(
+        "--inventory",
+        type=Path,
+        metavar="FILE",
+        help="CSV file of hosts that are expected: columns rack, host, from, until (UTC), service, address",
+    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..messages import print_message
 from . import output
+from .fleet import add_inventory
 
 if TYPE_CHECKING:
     from ..fleet.asking import AskedDays
@@ -41,11 +41,7 @@ def add_days(parser: argparse.ArgumentParser) -> None:
         help="in place of --day and --days: day, week (from Monday), or a number of days such as 7d: "
         "the last whole ones, in UTC",
     )
-    parser.add_argument(
-        "--inventory",
-        metavar="FILE",
-        help="CSV file with the columns rack and host (hosts that are expected), service, address, from, until (UTC)",
-    )
+    add_inventory(parser)
     parser.add_argument(
         "--scratch",
         metavar="FOLDER",
@@ -83,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     is_name = arguments.query.replace("_", "").isalnum()
     query = questions.text(arguments.query) if is_name else arguments.query
     days = days_of(arguments)
-    inventory = read_inventory(Path(arguments.inventory)) if arguments.inventory else set()
+    inventory = read_inventory(arguments.inventory)
     with opened(open_target(arguments.results), days, inventory, arguments.scratch) as found, readable(found.con):
         for partition in found.damaged:
             print_message(str(partition))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
@@ -13,6 +12,7 @@ from ..fleet import SPLITS, UNFIT, UNFIT_HINT
 from ..messages import print_message
 from ..units import format_count, format_duration
 from . import definition as options
+from .fleet import add_inventory
 from .fleet_status import nobody_ships
 from .output import write_json_value, write_table
 
@@ -43,11 +43,7 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="partitions: rack: whole racks; host: single hosts; auto: hosts if a day of the rack is "
         "larger than 2 GB (default)",
     )
-    parser.add_argument(
-        "--inventory",
-        metavar="FILE",
-        help="CSV file with the columns rack and host (hosts that are expected to ship), from, until (UTC)",
-    )
+    add_inventory(parser)
     parser.add_argument(
         "--verdicts",
         action="store_true",
@@ -84,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     date, definition = day_of(arguments.day, time.time_ns()), options.definition_of(arguments)
     engine = _engine(arguments)
-    inventory = read_inventory(Path(arguments.inventory)) if arguments.inventory else set()
+    inventory = read_inventory(arguments.inventory)
     target, results = open_target(arguments.target), open_target(arguments.output)
     damaged: list[DamagedReceipt] = []
     settings: dict[str, Any] = {"split": arguments.split, "rack": arguments.rack, "inventory": inventory}

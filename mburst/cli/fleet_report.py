@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..fleet.target import open_target
 
     days = days_of(arguments)
-    inventory = read_inventory(Path(arguments.inventory)) if arguments.inventory else set()
+    inventory = read_inventory(arguments.inventory)
     results, folder = open_target(arguments.results), Path(arguments.output)
     with ExitStack() as at_end:
         names = at_end.enter_context(known_names(Path(arguments.names))) if arguments.names else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError
 from ..messages import print_message
 from ..units import format_duration, format_time
+from .fleet import add_inventory
 from .output import write_json_value, write_table
 
 if TYPE_CHECKING:
@@ -29,11 +29,7 @@ def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("target", metavar="TARGET", help="bucket or folder, as for `mburst ship`")
     parser.add_argument("--rack", help="only this rack")
-    parser.add_argument(
-        "--inventory",
-        metavar="FILE",
-        help="CSV file with the columns rack and host (hosts that are expected to ship), from, until (UTC)",
-    )
+    add_inventory(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.set_defaults(run=run)
 
@@ -46,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..fleet.target import open_target
 
     damaged: list[DamagedReceipt] = []
-    inventory = read_inventory(Path(arguments.inventory)) if arguments.inventory else set()
+    inventory = read_inventory(arguments.inventory)
     target = open_target(arguments.target)
     hosts = status(target, arguments.rack, damaged=damaged.append, inventory=inventory, doubted=print_message)
     for error in damaged:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from ..errors import MburstError, UsageError
 from ..telemetry.naming.rows import canonical
-from ..units import format_time, parse_time
+from ..units import NS_PER_MINUTE, format_time, parse_span
 
-STOPPING_NS = 1200 * 10**9  # longest time after its `until` to which the measurements of a removed host may reach
+STOPPING_NS = 20 * NS_PER_MINUTE  # longest time after its `until` to which the measurements of a removed host may reach
 
 
 class HostOf(NamedTuple):
@@ -44,9 +44,11 @@ class HostOf(NamedTuple):
 _COLUMNS = ("rack", "host", "service", "address", "from", "until")
 
 
-def read_inventory(path: Path) -> set[HostOf]:
-    """Returns the hosts in a CSV file. It has the columns rack and host, optionally service, address, from and until,
-    and may have others. Raises MburstError, and UsageError."""
+def read_inventory(path: Path | None) -> set[HostOf]:
+    """Returns the hosts in a CSV file (None: no hosts). It has the columns rack and host, optionally service, address,
+    from and until, and may have others. Raises MburstError, and UsageError."""
+    if path is None:
+        return set()
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
@@ -75,18 +77,11 @@ def _listed(row: dict[str | Any, str | Any], where: str) -> HostOf:
     rack, host, service, address, begin, end = ((row.get(name) or "").strip() for name in _COLUMNS)
     if not (rack and host):
         raise UsageError(f"{where}: no rack or no host", "give both, or remove the line")
-    added_ns, until_ns = _time(begin, where), _time(end, where)
-    if added_ns is not None and until_ns is not None and added_ns >= until_ns:
-        raise UsageError(f"{where}: until is not after from", "leave one of them out, or correct it")
-    return HostOf(rack, host, service, address and _stored(address, where), added_ns, until_ns)
-
-
-def _time(text: str, where: str) -> int | None:
-    """Returns the time in a cell, or None if it is empty. Raises UsageError."""
     try:
-        return parse_time(text) if text else None
+        times = parse_span(begin, end)
     except UsageError as error:
         raise UsageError(f"{where}: {error}", error.hint) from None
+    return HostOf(rack, host, service, address and _stored(address, where), *times)
 
 
 def _stored(address: str, where: str) -> str:

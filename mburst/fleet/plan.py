@@ -20,12 +20,12 @@ from ..errors import MburstError, UsageError
 from ..sql.format.filenames import SealedName
 from ..sql.tables import RECORDED
 from ..typed import is_typed
-from ..units import NS_PER_DAY, format_time
+from ..units import NS_PER_DAY, NS_PER_MINUTE, format_time
 from .receipts import ShippedFile
 from .results import PartitionName, PartitionRecord
 from .target import FleetTarget, NoSuchObject, TargetError
 
-NEAR_NS = 1200 * 10**9  # added before and after the day: longer than a recorder takes to seal a segment
+NEAR_NS = 20 * NS_PER_MINUTE  # added before and after the day: longer than a recorder takes to seal a segment
 STATED = ("recordings", "canary")  # tables in which bursts are detected, in addition to RECORDED
 SWITCH, LINKS = "queues", "links"  # tables of switches: drops during bursts, for the hosts that links name
 PROBES = "probes"  # verdicts need rows in this table

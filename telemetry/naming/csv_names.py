@@ -8,7 +8,7 @@ from collections import defaultdict
 from itertools import pairwise
 
 from ...errors import UsageError
-from ...units import parse_time
+from ...units import parse_span
 from .rows import LONGEST, NamedPrefix, canonical
 
 COLUMNS = ("address", "name", "service", "rack", "owner", "from", "until")
@@ -53,19 +53,15 @@ def _row(cells: dict[str, str], beyond: int, where: str) -> NamedPrefix:
     texts = [cells.get(column, "").strip() for column in _TEXTS]
     try:
         prefix = canonical(cells.get("address", ""))  # a short line may have none
-        from_ns, until_ns = (
-            parse_time(cells[column].strip()) if cells.get(column, "").strip() else None for column in ("from", "until")
-        )
+        times = parse_span(cells.get("from", ""), cells.get("until", ""))
     except UsageError as error:
         raise UsageError(f"{where}: {error}", error.hint) from None
     if not any(texts):
         raise UsageError(f"{where}: {prefix} has no name, service, rack or owner", "remove the line")
     if any(len(text) > LONGEST for text in texts):
         raise UsageError(f"{where}: text longer than {LONGEST} characters")
-    if from_ns is not None and until_ns is not None and from_ns >= until_ns:
-        raise UsageError(f"{where}: until is not after from")
     name, service, located, owner = texts
-    return NamedPrefix(prefix, name, service, located, owner, from_ns, until_ns)
+    return NamedPrefix(prefix, name, service, located, owner, *times)
 
 
 def _check_times(lines: list[tuple[int, NamedPrefix]], file: str) -> None:

@@ -54,7 +54,7 @@ def _make_fleet(report: ScheduledReport, period: Period, show: Callable[[str], N
     from ...fleet.target import open_target
 
     days, results = AskedDays(period.since_ns, period.until_ns), open_target(report.source.results)
-    inventory = read_inventory(report.source.inventory) if report.source.inventory else set()
+    inventory = read_inventory(report.source.inventory)
     report.output.mkdir(mode=0o750, parents=True, exist_ok=True)
     with opened(results, days, inventory, str(report.output)) as found:
         written = write_report(results, days, found, report.output, lambda done, total: None)
