@@ -19,6 +19,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
+
+import storelib
+
 START = 1_800_000_000_000_000_000
 BIN, LINK = 100_000, 1_000_000_000
 ROOM = LINK // 8 * BIN // 10**9  # bytes of a bin
@@ -39,7 +43,7 @@ def write(store: Path, seconds: int, rng: np.random.Generator) -> None:
     begin = onsets(seconds, rng)
     names = {"recording_id": "r", "host": "cache", "rack": "a", "interface": "eth0", "direction": "in"}
     with opened.writer("recordings", "cache", "a") as writer:
-        writer.append(run_row(names, seconds))
+        writer.append(recording_row(names, seconds))
     with opened.writer("bins", "cache", "a") as bins, opened.writer("sources", "cache", "a") as sources:
         for minute in range(0, seconds, 60):
             span = min(60, seconds - minute)
@@ -57,42 +61,12 @@ def constant(names: dict[str, str], n: int) -> dict[str, pa.Array]:
     }
 
 
-def run_row(names: dict[str, str], seconds: int) -> pa.RecordBatch:
+def recording_row(names: dict[str, str], seconds: int) -> pa.Table:
     end = START + seconds * 10**9
-    row = {
-        **names,
-        "capture_id": "c",
-        "link_bps": LINK,
-        "bin_ns": BIN,
-        "source_bin_ns": 1_000_000,
-        "backend": "file",
-        "input": "made",
-        "filter": "",
-        "snaplen": 96,
-        "clock": "made",
-        "offloads": "",
-        "notes": "",
-        "start_ns": START,
-        "end_ns": end,
-        "clock_epochs": 1,
-        "packets": 0,
-        "bytes": 0,
-        "wire_bytes": 0,
-        "unattributed_packets": 0,
-        "unattributed_bytes": 0,
-        "dropped": 0,
-        "late": 0,
-        "late_bytes": 0,
-        "unparsed": 0,
-        "quality": 0,
-        "version": "",
-        "complete": True,
-        "written_ns": end,
-        "writer_id": "000000000000",
-        "begun_ns": end,
-        "ended": "finished",
-    }
-    return pa.RecordBatch.from_pylist([row])
+    times = {"start_ns": START, "end_ns": end, "written_ns": end, "begun_ns": end}
+    counts = {"packets": 0, "bytes": 0, "wire_bytes": 0, "unparsed": 0}
+    own = {"link_bps": LINK, "bin_ns": BIN, "input": "made", "clock": "made", "writer_id": "000000000000"}
+    return storelib.rows("recordings", {**names, **times, **counts, **own})
 
 
 def bin_rows(

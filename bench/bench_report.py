@@ -24,6 +24,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
+
+import storelib
+
 from mburst.sql import StoreFolder
 
 DAY_NS = 86_400 * 10**9
@@ -32,30 +36,6 @@ BIN, LINK = 10**6, 10**9
 FULL = LINK // 8000  # wire bytes of a full bin
 SENDERS = [f"10.{i // 250}.{i % 250}.1" for i in range(400)]
 HOUR_WEIGHTS = np.array([1, 1, 1, 1, 1, 2, 3, 6, 9, 10, 10, 8, 7, 9, 10, 10, 8, 6, 5, 4, 3, 2, 1, 1], dtype=float)
-RECORDING = {  # what all recordings have in common
-    "link_bps": LINK,
-    "bin_ns": BIN,
-    "source_bin_ns": BIN,
-    "backend": "afpacket",
-    "input": "eth0",
-    "filter": "",
-    "snaplen": 128,
-    "clock": "kernel, ns",
-    "offloads": "",
-    "notes": "",
-    "clock_epochs": 1,
-    "unattributed_packets": 0,
-    "unattributed_bytes": 0,
-    "dropped": 0,
-    "late": 0,
-    "late_bytes": 0,
-    "unparsed": 0,
-    "quality": 2,
-    "version": "bench",
-    "complete": True,
-    "writer_id": "000000000000",
-    "ended": "finished",
-}
 
 
 def text(value: str, n: int) -> pa.Array:
@@ -110,22 +90,27 @@ def bins_of(
 
 def recording_row(column: dict[str, str], start: int, wire: np.ndarray) -> pa.Table:
     """Returns the row of a recording with bins of WIRE bytes."""
-    return pa.Table.from_pylist(
-        [
-            {
-                **RECORDING,
-                **column,
-                "capture_id": column["recording_id"],
-                "start_ns": start,
-                "end_ns": start + DAY_NS - 1,
-                "packets": len(wire),
-                "bytes": int(wire.sum()) - 24 * len(wire),
-                "wire_bytes": int(wire.sum()),
-                "written_ns": start + DAY_NS,
-                "begun_ns": start,
-            }
-        ]
-    )
+    own = {
+        "link_bps": LINK,
+        "bin_ns": BIN,
+        "source_bin_ns": BIN,
+        "backend": "afpacket",
+        "input": "eth0",
+        "snaplen": 128,
+        "clock": "kernel, ns",
+        "start_ns": start,
+        "end_ns": start + DAY_NS - 1,
+        "packets": len(wire),
+        "bytes": int(wire.sum()) - 24 * len(wire),
+        "wire_bytes": int(wire.sum()),
+        "unparsed": 0,
+        "quality": 2,
+        "version": "bench",
+        "written_ns": start + DAY_NS,
+        "begun_ns": start,
+        "writer_id": "000000000000",
+    }
+    return storelib.rows("recordings", {**column, "capture_id": column["recording_id"], **own})
 
 
 def bin_rows(column: dict[str, str], start: int, bins: np.ndarray, wire: np.ndarray) -> pa.Table:
