@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from questioned import HOSTS, SPANS, same
 
+from mburst.fleet.inventory import STOPPING_NS
 from mburst.sql import questions
 
 
@@ -30,6 +31,11 @@ def test_files_of_questions_are_complete_sql():
     """Spark and Trino get the files as they are: nothing is inserted into them before."""
     for name in questions.names():
         assert questions.text(name) == (questions.FOLDER / f"{name}.sql").read_text("utf-8")
+
+
+def test_a_removed_host_stops_within_one_time():
+    """The text of a question has it as a number, since other engines run it unchanged."""
+    assert questions.text("01_coverage").count(f" {STOPPING_NS}") == 2
 
 
 @settings(max_examples=12)
