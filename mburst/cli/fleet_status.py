@@ -47,8 +47,11 @@ def run(arguments: argparse.Namespace) -> int:
     hosts = status(target, arguments.rack, damaged=damaged.append, inventory=inventory, doubted=print_message)
     for error in damaged:
         print_message(f"{error} ({error.hint})")
-    if not hosts and not damaged:
-        raise nobody_ships(arguments.target, arguments.rack)
+    if not damaged and not any(host.receipts for host in hosts):  # the target may be mistyped
+        nobody = nobody_ships(arguments.target, arguments.rack)
+        if not hosts:
+            raise nobody
+        print_message(f"{nobody} ({nobody.hint})")
     if arguments.json:
         write_json_value(facts(arguments.target, hosts, damaged))
     else:

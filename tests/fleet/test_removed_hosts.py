@@ -215,6 +215,9 @@ def test_status_of_an_inventory(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert json.loads(capfd.readouterr().out)["silent"] == 3
     assert main([*words[:3], "--rack", "r7", *words[3:]]) == 1
     assert "no host of rack r7 has shipped here" in capfd.readouterr().err
+    assert main([*words[:2], str(tmp_path / "mistyped"), *words[3:]]) == 1
+    printed = capfd.readouterr()
+    assert printed.out.count("never shipped") == 2 and "mistyped: no host has shipped here" in printed.err
 
 
 def _utc(ns: int | None) -> str:
