@@ -63,7 +63,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
         return
     _SignalState.heard = _SignalState.raised = True
     note_end(number)
-    _free_in_silence()
+    _free_in_silence(lambda: _raise_again(number))
     raise KeyboardInterrupt
 
 
@@ -93,12 +93,24 @@ def call_instead(function: Callable[[], object]) -> None:
     _SignalState.instead = function
 
 
-def _free_in_silence() -> None:
+def _free_in_silence(lost: Callable[[], object]) -> None:
     """From now on, in mburst's own process, print nothing about errors in objects that Python frees, such as a
-    half-made event loop or a coroutine that is never awaited."""
+    half-made event loop or a coroutine that is never awaited. LOST is called if KeyboardInterrupt was raised where
+    Python discards it, as in `__del__`, or as an import ends."""
+
+    def note(unraisable: sys.UnraisableHookArgs) -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            lost()
+
     if _SignalState.own:
-        sys.unraisablehook = lambda unraisable: None
+        sys.unraisablehook = note
         warnings.simplefilter("ignore")
+
+
+def _raise_again(number: int) -> None:
+    """Repeat a signal whose KeyboardInterrupt was lost."""
+    arrived.clear()
+    _repeat(number)
 
 
 def was_raised() -> bool:

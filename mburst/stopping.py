@@ -3,6 +3,7 @@ event."""
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import threading
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import printing
-from .interrupting import SIGNALS, is_ignored_hangup, note_end
+from .interrupting import SIGNALS, is_ignored_hangup, note_end, was_raised
 
 EVERY_S = 0.1  # longest delay between the end of the work and that of the thread that waits to stop it
 
@@ -29,21 +30,20 @@ def stopping(
 ) -> Iterator[list[signal.Signals]]:
     """In this context the first of SIGNALS calls `stop`, and running work is not interrupted, even if nobody reads the
     output, for which it does not wait: print no results in it, because what nobody reads is left out. Yields the list
-    of signals that arrived. The signal interrupts this thread
-    anywhere, so `stop` must not wait for anything that this thread holds: set a plain flag, start a thread, or call an
-    event loop's call_soon_threadsafe. Later signals call `again`. In other threads than the main one, where Python
-    cannot handle signals, nothing of signals is changed."""
+    of signals that arrived. Later signals call `again`. Both run in threads of their own, which may overtake each
+    other: the signal interrupts this thread anywhere, also while it holds a lock, such as that of the Event for which
+    it waits. They have returned when the context ends. In other threads than the main one, where Python cannot handle
+    signals, nothing of signals is changed. Raises KeyboardInterrupt if a signal had raised it before, and it was
+    lost."""
     ended_by: list[signal.Signals] = []
-    once = iter((stop,))  # a second signal may arrive within `stop`
+    running: list[_thread.LockType] = []
+    once = iter((stop,))  # a second signal may arrive before this is used
 
     def end(number: int, _frame: Any) -> None:
         ended_by.append(signal.Signals(number))
         note_end(number)
         printing.note_readers()
-        for call in once:
-            call()
-            return
-        again(signal.Signals(number))
+        running.append(_call_beside(next(once, lambda: again(signal.Signals(number)))))
 
     with printing.without_waiting():
         if threading.current_thread() is not threading.main_thread():
@@ -51,10 +51,33 @@ def stopping(
             return
         before = {number: signal.signal(number, end) for number in SIGNALS if not is_ignored_hangup(number)}
         try:
+            if was_raised():
+                raise KeyboardInterrupt
             yield ended_by
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            for call in running:
+                call.acquire()
+
+
+def _call_beside(function: Callable[[], object]) -> _thread.LockType:
+    """Call FUNCTION in a thread, from a signal handler. Returns a lock that is free once it has returned. The classes
+    of `threading` are not used, because they take locks that the interrupted thread may hold."""
+    call = _thread.allocate_lock()
+    call.acquire()
+
+    def run() -> None:
+        try:
+            function()
+        finally:
+            call.release()
+
+    try:
+        _thread.start_new_thread(run, ())
+    except RuntimeError:  # no thread can be started
+        run()
+    return call
 
 
 @contextmanager
@@ -112,7 +135,7 @@ def until_stopped(work: Callable[[threading.Event], object]) -> list[signal.Sign
         stopped.set()
         over.set()
 
-    with stopping(threading.Thread(target=stop).start) as ended_by:
+    with stopping(stop) as ended_by:
         threading.Thread(target=run, name="mburst-work", daemon=True).start()
         wait_for_signals(over.wait)
     if failures and not ended_by:

@@ -151,7 +151,8 @@ class Supervisor:
     def _hurry(self, number: signal.Signals) -> None:
         # A second Ctrl-C kills the parts at once. A second SIGTERM does nothing, because some senders signal each
         # process of a group and also the group. Signals that arrive together with the first one do nothing either.
-        if number == signal.SIGINT and time.monotonic() - self.stopped_at > IMPATIENT_S:
+        is_late = self.stopping and time.monotonic() - self.stopped_at > IMPATIENT_S
+        if number == signal.SIGINT and is_late:
             for one in self.running.values():
                 one.kill()
 

@@ -156,7 +156,7 @@ def keep(config: RunConfig, folders: Collection[Path]) -> int:
 
     stop = threading.Event()
     absent = [folder for folder in folders if not os.path.lexists(folder)]
-    with stopping(threading.Thread(target=stop.set).start) as ended_by, ExitStack() as watched:
+    with stopping(stop.set) as ended_by, ExitStack() as watched:
         for place in filter(os.path.isdir, dict.fromkeys(folders)):
             watched.enter_context(StorePlace(place).watched(stop.set))
         loop(config, lambda seconds: wait(stop, absent, seconds), report_lines)
