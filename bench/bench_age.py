@@ -39,7 +39,7 @@ SEGMENTS = 96  # per day
 # Runs as if three days later, when all of these days are old enough: files that are written now count as new.
 COMPACT = """
 import sys, time
-from mburst.python import one_thread_for_products
+from mburst.process.python import one_thread_for_products
 one_thread_for_products()
 from mburst.sql import StoreFolder
 from mburst.sql.compaction.compact import compact

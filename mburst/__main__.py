@@ -7,9 +7,9 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from . import ending, interrupting, printing, shortage
 from .errors import MburstError
 from .messages import print_message
+from .process import ending, interrupting, printing, shortage
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -83,7 +83,7 @@ def command() -> int:
     try:
         interrupting.own_process()
         printing.own_process()
-        from . import privileges, python
+        from .process import privileges, python
 
         privileges.own_process()
         python.one_thread_for_products()

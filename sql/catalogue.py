@@ -13,8 +13,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import shortage
 from ..kept import KeptFile
+from ..process import shortage
 from . import damage, tables
 from .parsed import run
 from .tables import LISTING

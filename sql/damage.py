@@ -8,8 +8,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import shortage
 from ..errors import Interrupted, MburstError, UsageError
+from ..process import shortage
 from . import disk
 
 if TYPE_CHECKING:

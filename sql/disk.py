@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from errno import EACCES, EDQUOT, EINVAL, EMFILE, ENAMETOOLONG, ENOENT, ENOSPC, EPERM, EROFS
 from pathlib import Path
 
-from .. import files, shortage
+from .. import files
 from ..errors import MORE_FILES, MburstError
+from ..process import shortage
 
 SYNC_S = 1.0  # how much of a hot log the death of the machine may cost
 EVERY_S = SYNC_S / 4  # a sync may take half of SYNC_S before more is at risk

@@ -1,7 +1,7 @@
 """Detects that a store is no longer where it was opened.
 
 A process that goes on after its store was moved or replaced stores rows that nobody finds, or never reads any more
-rows: the files that it may read and write (mburst/landlock.py) are bound to the folder itself."""
+rows: the files that it may read and write (mburst/process/landlock.py) are bound to the folder itself."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import interrupting
+from ..process import interrupting
 from ..units import NS_PER_DAY
 from . import aside, damage, lockdown, openable, replacing, tables, verified
 from .catalogue import Catalogue, bare, of_store, view_of_files

@@ -33,8 +33,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from .. import shortage
 from ..errors import Interrupted, MburstError
+from ..process import shortage
 from ..units import NS_PER_S, PLAUSIBLE_NS
 from .tables import NUMBER, PROBES, QUEUES, SEMANTICS, STAMP_KINDS, TEXT
 

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from mburst import python
+from mburst.process import python
 from mburst.sql import disk
 
 pytest_plugins = [

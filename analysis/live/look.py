@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ... import shortage
 from ...errors import MburstError
+from ...process import shortage
 from .bursts import LiveBursts
 from .store import LiveStore
 

@@ -143,7 +143,7 @@ static bool is_of_memory(PyObject *failure)
 }
 
 /* In C, because a thread without memory for its first Python frame has none for the frame of a hook either. Prints the
- * message that mburst.shortage has for a MemoryError. */
+ * message that mburst.process.shortage has for a MemoryError. */
 static PyObject *host_end_without_memory(PyObject *module, PyObject *failure)
 {
 	static const char message[] = "mburst: not enough memory (allow it more memory (ulimit -v))\n";

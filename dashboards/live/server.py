@@ -21,7 +21,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ...errors import MburstError
 from ...names import shown
-from ...workers import Busy, Workers
+from ...process.workers import Busy, Workers
 from ..common import page, palette, plotlyjs
 from ..common.figures import axis_for
 from . import figures as live_figures

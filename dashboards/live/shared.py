@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from ...workers import Workers
+from ...process.workers import Workers
 from .view import LiveView, Message, Position
 from .wishes import ViewRequest
 

@@ -15,9 +15,9 @@ from ...analysis.live.snapshot import BURSTS, HeatCells, History, LaneSnapshot, 
 from ...analysis.live.store import LiveStore, Measures
 from ...errors import MburstError
 from ...names import short
+from ...process.workers import Workers
 from ...quality import STAMP_WORDS, Quality
 from ...units import NS_PER_S, format_duration
-from ...workers import Workers
 from ..common.packing import Pack
 from ..common.words import above_line_rate
 from . import payload as live_payload

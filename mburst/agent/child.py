@@ -11,8 +11,8 @@ import os
 import signal
 import sys
 
-from .. import alive, ending, interrupting, printing, privileges, python
 from ..__main__ import main
+from ..process import alive, ending, interrupting, printing, privileges, python
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 INTERRUPTED = 130  # exit code of the command line

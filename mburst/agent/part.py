@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TextIO
 
-from ..alive import DESCRIPTOR
 from ..messages import print_message
 from ..names import shown
-from ..python import command
+from ..process.alive import DESCRIPTOR
+from ..process.python import command
 from .config import RunPart
 from .watchdog import SILENT_S, Watchdog
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import MburstError
 from ..messages import print_message
-from ..stopping import reloading, stopping
+from ..process.stopping import reloading, stopping
 from .config import RunPart
 from .part import USAGE, PartProcess
 from .systemd import MINE, ServiceManager

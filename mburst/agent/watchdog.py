@@ -1,4 +1,4 @@
-"""Detects a part that hangs: its own loop sends a sign of life each second (mburst/alive.py)."""
+"""Detects a part that hangs: its own loop sends a sign of life each second (mburst/process/alive.py)."""
 
 from __future__ import annotations
 

@@ -68,9 +68,9 @@ def record(
 
     Raises MburstError. If a capture proves to be damaged, the packets before the damage are stored first. If one of
     several interfaces fails, the recordings of the others end first."""
+    from ..process.stopping import stopping_by
     from ..services.record.recording import is_live
     from ..sql import StoreFolder
-    from ..stopping import stopping_by
     from .store import Store
 
     targets = [os.fspath(source)] if isinstance(source, str | os.PathLike) else [os.fspath(one) for one in source]
@@ -99,8 +99,8 @@ def into(
     until: Until | None = None,
 ) -> RecordResult:
     """Record the RECORDINGS that `recordings_of` returned. Raises UsageError for settings that the engine refuses."""
+    from ..process.stopping import stopping
     from ..services.record import recorder, several
-    from ..stopping import stopping
 
     try:
         if len(recordings) > 1:

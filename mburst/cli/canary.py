@@ -13,10 +13,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import files, privileges
+from .. import files
 from ..errors import MburstError, UsageError
 from ..messages import clear_progress, print_lines, print_message, print_progress
-from ..stopping import stopping
+from ..process import privileges
+from ..process.stopping import stopping
 from ..units import (
     format_bytes,
     format_count,

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import extras, privileges
+from .. import extras
 from ..errors import MburstError, UsageError
 from ..messages import clear_progress, print_message, print_progress
 from ..names import shown
+from ..process import privileges
 from ..units import format_count, format_duration, parse_duration
 from . import output, record
 

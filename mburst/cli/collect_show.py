@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .. import privileges
 from ..errors import UsageError
 from ..messages import print_message
-from ..stopping import stopping
+from ..process import privileges
+from ..process.stopping import stopping
 from ..units import format_count, parse_duration
 from . import output
 

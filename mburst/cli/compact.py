@@ -7,10 +7,10 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
-from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
 from ..messages import print_lines, print_message, report_lines
-from ..stopping import until_stopped
+from ..process import privileges
+from ..process.stopping import until_stopped
 from ..units import (
     NS_PER_DAY,
     NS_PER_MINUTE,

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import privileges
 from ..errors import MburstError, UsageError
+from ..process import privileges
 from ..units import NS_PER_S, format_duration, parse_duration
 
 if TYPE_CHECKING:

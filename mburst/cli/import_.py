@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import privileges
 from ..api import importing
-from ..stopping import stopping
+from ..process import privileges
+from ..process.stopping import stopping
 from ..units import format_count, format_time
 from . import canary, definition, record
 

@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import privileges
 from ..errors import MburstError, UsageError
 from ..names import shown
-from ..stopping import stopping
+from ..process import privileges
+from ..process.stopping import stopping
 from . import definition, inputs, record, serving
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import privileges
 from ..errors import UsageError
 from ..names import shown
-from ..stopping import stopping
+from ..process import privileges
+from ..process.stopping import stopping
 from . import definition, record, serving
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import privileges
 from ..messages import clear_progress, print_message, print_progress
+from ..process import privileges
 from ..units import format_count
 from .record import add_user_option
 

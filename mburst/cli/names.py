@@ -8,10 +8,11 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from .. import files, privileges
+from .. import files
 from ..errors import Interrupted, MburstError, UsageError
 from ..messages import print_lines, print_message, report_lines
-from ..stopping import until_stopped
+from ..process import privileges
+from ..process.stopping import until_stopped
 from ..units import NS_PER_MINUTE, NS_PER_S, format_count, format_time, parse_duration, whole
 from . import definition, output, record
 

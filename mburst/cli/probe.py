@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .. import privileges
 from ..errors import MburstError, UsageError
 from ..messages import clear_progress, print_lines, print_message
+from ..process import privileges
 from ..units import NS_PER_MINUTE, parse_duration, whole
 from . import output, record
 from .probe_words import ProbeLine, described

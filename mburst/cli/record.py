@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
-from .. import privileges
 from ..api import asked, recording
 from ..errors import MburstError
 from ..messages import clear_progress, print_message, print_progress
 from ..names import shown
+from ..process import privileges
 from ..services.record.backends import Backend, Direction, Hook, Sources, Stamps
 from ..units import SIZES, format_bytes, format_count, format_duration, format_rate, format_share
 from . import inputs

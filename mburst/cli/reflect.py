@@ -7,9 +7,9 @@ import signal
 import socket
 import time
 
-from .. import privileges
 from ..errors import UsageError
-from ..stopping import stopping
+from ..process import privileges
+from ..process.stopping import stopping
 from ..telemetry.probe.admission import CONNECTIONS, PEER_RATE, RATE, Admission
 from ..units import format_bytes, format_count, parse_duration, whole
 from . import record

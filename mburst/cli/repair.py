@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .. import privileges
 from ..messages import clear_progress, report_lines
+from ..process import privileges
 from ..units import format_count
 from .check import progress
 from .record import add_user_option

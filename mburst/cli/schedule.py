@@ -14,10 +14,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import privileges
 from ..errors import MburstError, UsageError
 from ..messages import print_lines, print_message, report_lines
-from ..stopping import stopping
+from ..process import privileges
+from ..process.stopping import stopping
 
 if TYPE_CHECKING:
     from ..agent.config import RunConfig, ScheduledReport

@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .. import privileges
 from ..errors import Interrupted, MburstError, UsageError
 from ..fleet import DETECTED, LEVELS
 from ..messages import clear_progress, print_lines, print_message, print_progress, report_lines
-from ..stopping import until_stopped
+from ..process import privileges
+from ..process.stopping import until_stopped
 from ..units import NS_PER_S, format_bytes, format_count, format_time, parse_duration
 from . import definition, record
 from .output import write_json_value

@@ -36,7 +36,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the query, or list the tables and named queries."""
-    from ..bounded import bounded
+    from ..process.bounded import bounded
     from ..sql import StoreFolder, names
     from ..sql.damage import readable
     from ..sql.named import about, prepare

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import privileges
 from ..errors import MburstError, UsageError
-from ..stopping import stopping
+from ..process import privileges
+from ..process.stopping import stopping
 from ..units import format_count, parse_rate
 from . import record
 

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import extras, privileges
+from .. import extras
 from ..errors import MburstError
-from ..stopping import stopping, stopping_by, wait_for_signals
+from ..process import privileges
+from ..process.stopping import stopping, stopping_by, wait_for_signals
 from . import definition, live, record
 
 if TYPE_CHECKING:

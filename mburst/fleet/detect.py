@@ -14,9 +14,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from .. import interrupting
 from ..errors import MburstError
-from ..python import without_pandas
+from ..process import interrupting
+from ..process.python import without_pandas
 from .plan import PartitionPlan, differences
 from .results import PartitionName, PartitionRecord, sound_record
 from .target import FleetTarget

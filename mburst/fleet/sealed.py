@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from .. import shortage
 from ..errors import UsageError
 from ..files import plain_name
+from ..process import shortage
 from ..sql import aside, locks
 from ..sql.damage import DamagedFile
 from ..sql.disk import failing_as_one_line

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from .. import extras
 from ..errors import MburstError, UsageError
-from ..python import interpreter, with_pandas
+from ..process.python import interpreter, with_pandas
 from .detect import Engine, Progress
 from .task import PartitionOutcome, carry_out
 from .watching import watched

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import shortage
 from ..analysis.partition.detect import BurstBeyond, DetectedPartition, TakeRows, detect
 from ..errors import MburstError
+from ..process import shortage
 from .plan import NEAR_NS, PartitionPlan, read_plan
 from .receipts import ShippedFile
 from .results import TABLES, NearRows, PartitionName, PartitionRecord, put_tables, sound_record

@@ -11,8 +11,8 @@ import socket
 import stat
 from dataclasses import dataclass
 
-from ..binding import cannot_bind
 from ..errors import MburstError, UsageError
+from ..process.binding import cannot_bind
 from ..units import whole
 
 _EXAMPLE = "examples: 127.0.0.1:9339, [::1]:9339, unix:/run/mburst.sock"

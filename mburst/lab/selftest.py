@@ -19,7 +19,7 @@ from typing import Any
 
 from ..errors import MburstError
 from ..ethernet import FULL_FRAME_BYTES
-from ..python import command
+from ..process.python import command
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 BURSTS, FRAMES = 5, 1000

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from .. import privileges
 from ..errors import MburstError, UsageError
 from ..gnmi_target import tls
 from ..gnmi_target.listening import Address, Listener, Protection, listen, parse
+from ..process import privileges
 from ..telemetry.otlp.config import OtlpConfig
 
 ANYWHERE = ("0.0.0.0", "::")

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import alive, privileges
 from ..errors import MburstError
-from ..stopping import stopping
+from ..process import alive, privileges
+from ..process.stopping import stopping
 from .background import BackgroundWriter
 
 if TYPE_CHECKING:

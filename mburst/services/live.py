@@ -43,7 +43,7 @@ class LiveService:
         from ..analysis.live.bursts import LiveBursts
         from ..analysis.live.store import LiveStore
         from ..dashboards.live.view import LiveView
-        from ..workers import Workers
+        from ..process.workers import Workers
 
         socket = listening(where)
         try:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from .. import privileges
 from ..otlp_receiver.receiver import OtlpReceiver
 from ..otlp_receiver.refusals import DEFERRED, NOT_UNDERSTOOD, REFUSED, Refusals
+from ..process import privileges
 from ..telemetry.gnmi.rows import text_column
 from ..telemetry.otlp.intake import Intake
 from ..telemetry.otlp.lanes import Missed

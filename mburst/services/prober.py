@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import privileges
 from ..errors import MburstError
-from ..stopping import stopping
+from ..process import privileges
+from ..process.stopping import stopping
 from ..units import format_count
 from .background import BackgroundWriter
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import privileges
-from ..binding import cannot_bind
 from ..errors import MburstError, UsageError
+from ..process import privileges
+from ..process.binding import cannot_bind
 from ..units import whole
 
 LEAST_TOKEN = 16  # characters

@@ -27,8 +27,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from .. import alive, privileges
 from ..errors import MburstError
+from ..process import alive, privileges
 from .address import ListenAddress
 
 REQUEST_S = 10.0  # for a TLS handshake and a whole request, and for the next request on the same connection
@@ -306,7 +306,7 @@ class WebServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Signals belong to the caller that runs the server (mburst/stopping.py)."""
+        """Signals belong to the caller that runs the server (mburst/process/stopping.py)."""
         yield
 
     def run_beside(self) -> threading.Thread:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ... import shortage
+from ...process import shortage
 from ..tables import ORDER, arrow_schema
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ... import shortage
 from ...errors import MburstError
 from ...files import plain_name
+from ...process import shortage
 from .. import disk, tables, verified
 from ..damage import DamagedFile
 from ..disk import failing_as_one_line

@@ -13,8 +13,8 @@ import socket
 import struct
 from collections.abc import Callable
 
-from ...binding import cannot_bind
 from ...errors import MburstError
+from ...process.binding import cannot_bind
 from . import stamp, timestamping
 from .exchanges import Exchanges
 from .loop import deepen, dropped

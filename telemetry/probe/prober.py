@@ -15,8 +15,8 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ... import alive
 from ...errors import MburstError
+from ...process import alive
 from ...units import NS_PER_S
 from . import stamp
 from .clock import Clocks, jump_ns

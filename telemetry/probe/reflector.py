@@ -20,8 +20,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
-from ... import alive
-from ...binding import cannot_bind
+from ...process import alive
+from ...process.binding import cannot_bind
 from ...units import NS_PER_S
 from . import stamp, timestamping
 from .admission import CONNECTIONS, Admission

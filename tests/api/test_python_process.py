@@ -64,7 +64,7 @@ def test_the_process_is_not_changed(untouched: None, tmp_path: Path) -> None:
 
 def test_an_event_ends_a_recording() -> None:
     """Without an interface: the thread that waits for the event calls stop once, and ends."""
-    from mburst.stopping import stopping_by
+    from mburst.process.stopping import stopping_by
 
     event, stopped = threading.Event(), threading.Event()
     with stopping_by(event, stopped.set) as ended_by:

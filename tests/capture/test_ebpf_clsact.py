@@ -19,7 +19,7 @@ __all__ = ["pair"]
 RECORD = ["-m", "mburst", "record", "--backend", "ebpf", "--json"]
 INTERRUPTED = """
 import sys
-from mburst import ending
+from mburst.process import ending
 from mburst.__main__ import main
 from mburst.services.record import recorder
 

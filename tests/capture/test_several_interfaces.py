@@ -24,10 +24,10 @@ from mounts import tmpfs
 from waiting import wait_for
 
 import mburst
-from mburst import alive
 from mburst.__main__ import main
 from mburst.capture import Capture
 from mburst.errors import MburstError
+from mburst.process import alive
 from mburst.services.record.several import _attached, _OneOfSeveral, _SaidOnce
 from mburst.sql import StoreFolder, locks
 

@@ -12,7 +12,7 @@ import pytest
 
 ENDS = """
 import atexit, sys, threading, time
-from mburst import ending
+from mburst.process import ending
 atexit.register(print, "atexit")
 def work():
     time.sleep(0.2)
@@ -29,7 +29,7 @@ ending.end(3)
 """
 SPILLS = """
 import os
-from mburst import ending, interrupting
+from mburst.process import ending, interrupting
 from mburst.sql import views
 from mburst.sql.catalogue import bare
 interrupting.own_process()
@@ -41,7 +41,8 @@ ending.end(0)
 
 ENDLESS = """
 import sys
-from mburst import __main__, cli, ending
+from mburst import __main__, cli
+from mburst.process import ending
 from mburst.sql import views
 from mburst.sql.catalogue import bare
 
@@ -88,7 +89,7 @@ __main__.entry()
 """
 HUNG_UP = """
 import signal
-from mburst import interrupting
+from mburst.process import interrupting
 interrupting.own_process()
 signal.raise_signal(signal.SIGHUP)
 print("goes on")

@@ -15,10 +15,10 @@ from frames import START_NS, Frame, write_pcap
 from privilegelib import STRANGER, for_all, needs_root, run_python
 
 import mburst
-from mburst import landlock
 from mburst.__main__ import main
 from mburst.api.recording import recordings_of
 from mburst.errors import MburstError
+from mburst.process import landlock
 from mburst.services.record import recorder, several
 from mburst.sql import StoreFolder
 
@@ -103,7 +103,7 @@ def test_a_confined_process_can_only_remove_empty_folders_beside_its_store(tmp_p
     done = run_python(
         """
 import os, pathlib, sys
-from mburst import privileges
+from mburst.process import privileges
 from mburst.sql import StoreFolder
 privileges.own_process()
 os.chdir(sys.argv[1])

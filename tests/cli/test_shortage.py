@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 from storelib import write
 
-from mburst import shortage
 from mburst.__main__ import _refusal
 from mburst.errors import MORE_FILES, MORE_MEMORY, MburstError
 from mburst.fleet.detect import _folder
+from mburst.process import shortage
 from mburst.sql import StoreFolder, segments, verified
 from mburst.sql.format import batches
 
@@ -29,7 +29,7 @@ NO_MEMORY = f"mburst: not enough memory ({MORE_MEMORY})\n"
 # that it cannot. SIGALRM ends one that waits for ever.
 START = """
 import os, resource, signal, threading
-from mburst import python
+from mburst.process import python
 
 python.end_without_memory()
 threading.stack_size(1 << 16)
@@ -131,7 +131,7 @@ def test_a_thread_that_cannot_start_for_lack_of_memory_ends_the_process():
 def test_a_thread_that_runs_out_of_memory_ends_the_process(failure):
     dying = f"""
 import threading
-from mburst import python
+from mburst.process import python
 
 def fail(): raise {failure}
 
@@ -145,7 +145,8 @@ threading.Event().wait()
 
 
 def test_other_uncaught_failures_are_reported():
-    lost = "import mburst.python as p\np.end_without_memory()\nclass A:\n def __del__(self): raise KeyError(7)\nA()\n"
+    lost = "import mburst.process.python as p\np.end_without_memory()\n"
+    lost += "class A:\n def __del__(self): raise KeyError(7)\nA()\n"
     done = subprocess.run([sys.executable, "-c", lost], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "KeyError: 7" in done.stderr
 

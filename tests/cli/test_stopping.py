@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from mburst.stopping import stopping
+from mburst.process.stopping import stopping
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -52,8 +52,8 @@ def test_a_signal_that_cannot_start_a_thread_stops_nevertheless(monkeypatch):
 
 LOST_INTERRUPT = """
 import signal
-from mburst import interrupting
-from mburst.stopping import stopping
+from mburst.process import interrupting
+from mburst.process.stopping import stopping
 
 class Freed:
     def __del__(self):
@@ -101,7 +101,7 @@ def test_a_hangup_that_was_ignored_at_the_start_stays_ignored():
 
 LOST = """
 import ctypes, os, signal, threading, time
-from mburst.stopping import until_stopped
+from mburst.process.stopping import until_stopped
 
 def work(stopped):
     time.sleep(0.3)  # the main thread waits
@@ -135,7 +135,8 @@ def test_another_thread_does_not_change_signal_handlers():
 
 INTERRUPTED = """
 import os, signal, sys
-from mburst import __main__, cli, interrupting
+from mburst import __main__, cli
+from mburst.process import interrupting
 from mburst.sql import in_memory
 
 def fail(_):
@@ -181,7 +182,7 @@ def test_other_failures_are_no_interruption():
 
 LATE = """
 import signal, sys, time
-from mburst import interrupting, stopping
+from mburst.process import interrupting, stopping
 from mburst.sql import in_memory
 interrupting.own_process()
 connection = in_memory()

@@ -18,7 +18,7 @@ from ports import free_port
 from unread import UnreadOutput, unread
 from waiting import LIMIT_S, wait_for
 
-from mburst.unread import MOST_BYTES, OutputThread, without_waiting
+from mburst.process.unread import MOST_BYTES, OutputThread, without_waiting
 
 MBURST = [sys.executable, "-m", "mburst"]
 KINDS = ["terminal", "pipe"]
@@ -26,7 +26,8 @@ SIGNALS = [(signal.SIGTERM, 1), (signal.SIGINT, 130), (signal.SIGHUP, 1)]  # res
 
 WORK = """
 import json, os, signal, sys, time
-from mburst import __main__, cli, ending, messages, stopping, unread
+from mburst import __main__, cli, messages
+from mburst.process import ending, stopping, unread
 unread.PATIENCE_S = 0.5
 turns = int(os.environ["TURNS"])
 
@@ -170,7 +171,7 @@ def test_a_reader_that_pauses_after_the_signal_gets_the_whole_result(kind, numbe
 
 def test_a_full_disk_that_answers_late_is_an_error(tmp_path):
     """The write that fails is that of the thread, which nobody waits for during work."""
-    code = "import time\nfrom mburst import printing\nnow = printing._Output.write_now\n"
+    code = "import time\nfrom mburst.process import printing\nnow = printing._Output.write_now\n"
     code += (
         "def late(self, data):\n    time.sleep(0.3)\n    return now(self, data)\nprinting._Output.write_now = late\n"
     )
@@ -197,7 +198,8 @@ def test_a_reader_that_ends_without_reading_is_no_failure():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_command_that_only_prints_ends_by_a_signal(kind):
-    code = "import sys; from mburst import __main__, cli, ending, unread\nunread.PATIENCE_S = 0.5\n"
+    code = "import sys; from mburst import __main__, cli\n"
+    code += "from mburst.process import ending, unread\nunread.PATIENCE_S = 0.5\n"
     code += "def work(_):\n    print('begins', flush=True)\n"
     code += "cli.carry_out = work; sys.argv = ['mburst', 'check', 'store']\nending.end(__main__.command())"
     with unread(kind) as output:

@@ -15,39 +15,39 @@ from tracked import tracked
 
 # The rooms that each room may import.
 ALLOWED = {
-    "alive": set(),
+    "process.alive": set(),
     "columns": set(),
     "errors": set(),
     "ethernet": set(),
     "extras": {"errors"},
     "machine": set(),
-    "interrupting": set(),
+    "process.interrupting": set(),
     "kept": set(),
     "messages": {"names"},
     "names": set(),
     "quality": set(),
     "senders": {"names", "units"},
     "sent_burst": set(),
-    "shortage": {"errors"},
-    "binding": {"errors"},
+    "process.shortage": {"errors"},
+    "process.binding": {"errors"},
     "units": {"errors"},
     "files": {"errors"},
-    "workers": {"errors"},
+    "process.workers": {"errors"},
     "capture": {"errors", "units"},
     "telemetry": {
-        "alive",
-        "binding",
+        "process.alive",
+        "process.binding",
         "errors",
         "ethernet",
         "extras",
         "files",
         "quality",
         "sent_burst",
-        "shortage",
+        "process.shortage",
         "units",
     },
-    "sql": {"errors", "files", "interrupting", "kept", "machine", "messages", "shortage", "units"},
-    "analysis": {"errors", "ethernet", "machine", "quality", "sent_burst", "shortage", "units", "sql"},
+    "sql": {"errors", "files", "process.interrupting", "kept", "machine", "messages", "process.shortage", "units"},
+    "analysis": {"errors", "ethernet", "machine", "quality", "sent_burst", "process.shortage", "units", "sql"},
     "dashboards": {
         "columns",
         "errors",
@@ -59,7 +59,7 @@ ALLOWED = {
         "quality",
         "senders",
         "units",
-        "workers",
+        "process.workers",
         "sql",
         "analysis",
     },
@@ -68,23 +68,29 @@ FILES = set(ALLOWED) - set(ROOMS)  # rooms that are one file
 
 
 def modules(room: str) -> list[Path]:
-    return [ROOT / "mburst" / f"{room}.py"] if room in FILES else sorted((ROOT / room).rglob("*.py"))
+    return [ROOT / "mburst" / f"{room.replace('.', '/')}.py"] if room in FILES else sorted((ROOT / room).rglob("*.py"))
 
 
 def imported_rooms(path: Path, room: str) -> set[str]:
-    """Returns the first parts below `mburst` of the modules that a module imports, absolute or relative."""
-    depth = 0 if room in FILES else len(path.relative_to(ROOT / room).parts)
-    found = set()
+    """Returns the rooms of the modules below `mburst` that a module imports, absolute or relative."""
+    if room in FILES:
+        package = ["mburst", *room.split(".")[:-1]]
+    else:
+        package = ["mburst", room, *path.relative_to(ROOT / room).parts[:-1]]
+    found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {name.name.split(".")[1] for name in node.names if name.name.startswith("mburst.")}
+            found += [name.name.split(".") for name in node.names]
         elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if node.level == 0 and module.startswith("mburst."):
-                found.add(module.split(".")[1])
-            elif node.level == depth + 1:
-                found |= {module.split(".")[0]} if module else {name.name for name in node.names}
-    return found - {room, "__version__"}
+            base = package[: len(package) + 1 - node.level] if node.level else []
+            found += [[*base, *(node.module or "").split("."), name.name] for name in node.names]
+    named = [[part for part in parts if part] for parts in found]
+    return {room_of(parts[1:]) for parts in named if parts[0] == "mburst"} - {room, "__version__"}
+
+
+def room_of(parts: list[str]) -> str:
+    """Returns the room of a module with these names below `mburst`. Each module of `process` is one."""
+    return ".".join(parts[: 2 if parts[0] == "process" else 1])
 
 
 @pytest.mark.parametrize("room", ALLOWED)
@@ -300,8 +306,8 @@ ONE_OF = {
     "a way to wait for a signal": (
         r"signal\.signal\(|add_signal_handler",
         {
-            "mburst/stopping.py",
-            "mburst/interrupting.py",  # Ctrl-C within a query of the database, and signals as such
+            "mburst/process/stopping.py",
+            "mburst/process/interrupting.py",  # Ctrl-C within a query of the database, and signals as such
             "mburst/lab/rack/janitor.py",  # ignores them
             "dashboards/top/terminal.py",  # those of job control: stop and continue
         },

@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import Any
 
 from mburst.cli import build_parser
-from mburst.python import with_pandas, without_pandas
+from mburst.process.python import with_pandas, without_pandas
 from mburst.sql import disk
 
 IMPORTED = [

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from waiting import LIMIT_S
 
-from mburst.python import without_pandas
+from mburst.process.python import without_pandas
 
 
 def _fork() -> int:

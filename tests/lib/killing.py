@@ -23,7 +23,7 @@ from typing import Any
 from forking import end_if_it_hangs
 from places import ROOT
 
-from mburst.python import without_pandas
+from mburst.process.python import without_pandas
 
 
 class Steps:

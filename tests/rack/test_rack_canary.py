@@ -20,7 +20,7 @@ from mburst.lab.rack import Rack
 from mburst.lab.rack.plan import CACHE_IP
 from mburst.lab.rack.role import python_environment
 from mburst.lab.rack.verbs import ExperimentObserver, Verb, recording, running
-from mburst.python import command
+from mburst.process.python import command
 from mburst.services import canary
 from mburst.sql import StoreFolder
 

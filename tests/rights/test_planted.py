@@ -14,12 +14,12 @@ import pytest
 from frames import START_NS, Frame, pcap
 from places import ROOMS, ROOT
 
-from mburst import python
 from mburst.agent.config import load
 from mburst.agent.schedule import timers
 from mburst.errors import MburstError
 from mburst.lab import selftest
 from mburst.lab.rack.role import Role
+from mburst.process import python
 from mburst.sql import StoreFolder
 
 # Modules of the standard library that mburst imports early, and some that only its own packages should provide.
@@ -109,4 +109,4 @@ def test_only_one_module_starts_this_python():
         tree = ast.parse(path.read_text())
         if any(isinstance(node, ast.Attribute) and node.attr == "executable" for node in ast.walk(tree)):
             named.add(os.fspath(path.relative_to(ROOT)))
-    assert named == {"mburst/python.py", "mburst/cli/doctor.py"}
+    assert named == {"mburst/process/python.py", "mburst/cli/doctor.py"}

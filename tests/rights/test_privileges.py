@@ -19,8 +19,8 @@ from privilegelib import STRANGER, for_all, for_root_alone, needs_root, run_pyth
 from storelib import rows, sealed_files, write
 from waiting import wait_for
 
-from mburst import landlock, privileges
 from mburst.errors import UsageError
+from mburst.process import landlock, privileges
 from mburst.sql import StoreFolder, verified
 from mburst.sql.format import filenames
 from mburst.sql.format.hotlog import HotLog
@@ -263,7 +263,7 @@ def test_a_confined_process_writes_nowhere_else_and_reads_little(tmp_path):
     done = run_python(
         """
 import os, subprocess, sys
-from mburst import privileges
+from mburst.process import privileges
 privileges.own_process()
 inside, outside = sys.argv[1:]
 privileges.confine([], [inside])
@@ -302,7 +302,7 @@ def test_a_kernel_without_landlock_is_reported_and_is_no_failure(tmp_path):
     done = run_python(
         """
 import sys
-from mburst import landlock, privileges
+from mburst.process import landlock, privileges
 landlock.version = lambda: 0
 privileges.own_process()
 privileges.confine([], [])
@@ -318,7 +318,7 @@ def test_the_signal_of_a_dead_supervisor_outlives_the_change_of_user(strangers):
     done = run_python(
         """
 import ctypes, os, sys
-from mburst import privileges
+from mburst.process import privileges
 libc, number = ctypes.CDLL(None), ctypes.c_int()
 libc.prctl(1, 15, 0, 0, 0)
 privileges.own_process()
@@ -349,7 +349,7 @@ def test_commands_that_share_a_process_keep_its_rights(strangers):
     done = run_python(
         """
 import os, sys
-from mburst import privileges
+from mburst.process import privileges
 privileges.own_process()
 with privileges.shared_process():
     privileges.lower(sys.argv[1]); privileges.confine([], []); privileges.drop()
@@ -372,7 +372,7 @@ def test_files_that_root_made_for_a_user_are_given_to_that_user_without_followin
         """
 import sys
 from pathlib import Path
-from mburst import privileges
+from mburst.process import privileges
 privileges.own_process()
 folder, owner = Path(sys.argv[1]), privileges.owner_of(sys.argv[1])
 privileges.give([folder / "made", folder / "a file"], owner)
@@ -398,7 +398,7 @@ def test_a_command_raises_its_limit_of_open_files_as_far_as_allowed(before, afte
         """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
-from mburst import privileges
+from mburst.process import privileges
 privileges.MOST_FILES = 3000
 privileges.own_process()
 print(resource.getrlimit(resource.RLIMIT_NOFILE))

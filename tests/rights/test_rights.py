@@ -23,7 +23,7 @@ from places import ROOT
 from ports import free_port
 from privilegelib import STRANGER, for_all, needs_root, run_python, threads
 
-from mburst import landlock
+from mburst.process import landlock
 
 CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapAmb")
 OWNER, NOBODY = "owner", "nobody"
@@ -203,7 +203,7 @@ def test_threads_that_started_before_give_up_the_same_rights(outside):
     done = run_python(
         """
 import os, signal, sys, threading
-from mburst import landlock, privileges
+from mburst.process import landlock, privileges
 go, seen = threading.Event(), []
 
 def early(deaf):
@@ -247,7 +247,7 @@ print("all")
 
 SETTLED = """
 import atexit, sys
-from mburst import privileges
+from mburst.process import privileges
 from mburst.__main__ import entry
 
 def settle(user, real=privileges.settle):

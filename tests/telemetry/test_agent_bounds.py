@@ -271,7 +271,7 @@ def test_an_agent_whose_service_or_relay_ends_reports_it(monkeypatch):
 
 INTERRUPTED = """
 import asyncio, contextlib, gc, os, signal, sys
-from mburst import privileges
+from mburst.process import privileges
 from mburst.__main__ import command
 from mburst.cli import collect_show, switch_agent
 from mburst.otlp_receiver.service import OtlpService
@@ -330,7 +330,7 @@ def test_an_interrupt_while_it_starts_to_serve_prints_no_traceback(tmp_path, pla
 def test_sigterm_prints_nothing_about_half_made_objects(tmp_path):
     script = """
 import gc, os, signal
-from mburst import interrupting
+from mburst.process import interrupting
 
 class Half:
     def __init__(self):

@@ -251,7 +251,7 @@ class Scrapes:
     def __init__(self, meter: Meter, config: Path | None) -> None:
         from prometheus_client import CollectorRegistry
 
-        from ...workers import Workers
+        from ...process.workers import Workers
 
         self.meter = meter
         self.exporter = Exporter(meter, config)
@@ -271,7 +271,7 @@ class Scrapes:
         """GET /metrics."""
         from starlette.responses import PlainTextResponse, Response
 
-        from ...workers import Busy
+        from ...process.workers import Busy
 
         agent = request.headers.get("user-agent", "")[:LONGEST_AGENT]
         scraper = f"{request.client.host if request.client else ''} {agent}"

@@ -14,8 +14,9 @@ import subprocess
 import unicodedata
 from pathlib import Path
 
-from ... import files, privileges, python
+from ... import files
 from ...errors import MburstError, UsageError
+from ...process import privileges, python
 from ...units import NS_PER_MINUTE
 from ..config import RunConfig, ScheduledReport
 from ..delivery import folders_of

@@ -35,8 +35,8 @@ def heard(words: list[str]) -> str:
 
 
 def _run(words: list[str]) -> None:
-    from ... import privileges
     from ...__main__ import main
+    from ...process import privileges
 
     with privileges.shared_process():
         code = main(words)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...python import command
+from ...process.python import command
 from .errors import RackFailed
 
 RLIMIT_RTTIME = 15  # µs of CPU that a real-time process may use without sleeping; asm-generic/resource.h

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from ...gnmi_target.netlink import PortReader
 from ...gnmi_target.qdisc import QueueReader
-from ...stopping import stopping
+from ...process.stopping import stopping
 from . import role
 
 PERIOD_NS = 1_000_000

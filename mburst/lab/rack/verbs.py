@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from ... import extras
 from ...errors import MburstError
-from ...python import command
+from ...process.python import command
 from .errors import RackFailed, RackUnavailable
 from .plan import CACHE2_IP, CACHE2_PORT, CACHE_IP, CACHE_PORT
 from .role import RLIMIT_RTTIME, RTTIME_US, Role, python_environment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ... import privileges
+from ...process import privileges
 from . import pins
 from .recording import RecordSettings, own_addresses
 

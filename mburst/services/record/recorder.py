@@ -11,10 +11,10 @@ from errno import EDQUOT, ENOSPC
 from signal import SIGTERM
 from typing import TYPE_CHECKING, Any
 
-from ... import alive, privileges
 from ...errors import Interrupted, MburstError
 from ...messages import print_error
-from ...stopping import stopping
+from ...process import alive, privileges
+from ...process.stopping import stopping
 from ...units import format_bytes, format_count
 from . import gaps, interface_counters, pins, recovery
 from .keeping import PacketKeeper

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ... import shortage
 from ...errors import MburstError
+from ...process import shortage
 from . import gaps
 from .recording import Row
 

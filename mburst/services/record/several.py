@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from ... import alive, privileges
 from ...errors import MburstError
 from ...messages import print_error
-from ...stopping import stopping, wait_for_signals
+from ...process import alive, privileges
+from ...process.stopping import stopping, wait_for_signals
 from .recorder import Recorder, RecordResult, Until, locked
 from .recording import RecordProgress, RecordSettings, fingerprint
 from .recovery import Housekeeping

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ... import privileges
 from ...analysis.model.coarse import FINE_NS, too_coarse
 from ...errors import MburstError
+from ...process import privileges
 from ...quality import COARSE_STAMPS
 from ...units import NS_PER_S, format_duration, format_rate
 from .gaps import GapWriter

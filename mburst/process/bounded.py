@@ -15,10 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import interrupting, machine
-from .errors import MburstError
-from .messages import print_message
-from .units import format_bytes, format_duration
+from .. import machine
+from ..errors import MburstError
+from ..messages import print_message
+from ..units import format_bytes, format_duration
+from . import interrupting
 
 if TYPE_CHECKING:
     import duckdb

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from .errors import MburstError
+from ..errors import MburstError
 
 _REMEDIES = {
     errno.EADDRNOTAVAIL: "no interface of this machine has that address: `ip address` lists those that they have",

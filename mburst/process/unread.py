@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from ..messages import PROGRESS
 from . import interrupting
-from .messages import PROGRESS
 
 MOMENT_S = 0.05  # longest wait for the reader during work; keeps the order of standard output and standard error
 PATIENCE_S = 5.0  # longest wait for a reader that reads nothing, and did not when a signal arrived

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from errno import EIO
 from typing import Any, ClassVar, TextIO
 
+from ..messages import print_message
 from . import interrupting, unread
-from .messages import print_message
 
 NAME = "standard output"
 
@@ -126,9 +126,9 @@ def _through(make: Callable[[int], io.FileIO], given: TextIO) -> TextIO:
 
 @contextmanager
 def without_waiting() -> Iterator[None]:
-    """In this context, output does not wait for its reader (mburst/unread.py). From now on, also after it, discard
-    output that nobody can read any more (a pipe without a reader, a closed terminal) without an error: the process
-    continues, and its exit code is that of its work."""
+    """In this context, output does not wait for its reader (mburst/process/unread.py). From now on, also after it,
+    discard output that nobody can read any more (a pipe without a reader, a closed terminal) without an error: the
+    process continues, and its exit code is that of its work."""
     _Reader.outlived = True
     with unread.without_waiting():
         yield

@@ -7,8 +7,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from ..messages import print_message
 from . import shortage
-from .messages import print_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def one_thread_for_products() -> None:
 def end_without_memory() -> None:
     """End this process where Python would ignore a lack of memory, wait for a thread that found none, or continue
     without a thread that died of it."""
-    from .capture import end_without_memory
+    from ..capture import end_without_memory
 
     sys.unraisablehook = end_without_memory
     threading.excepthook = _thread_failed

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from .errors import MburstError
+from ..errors import MburstError
 
 PATIENCE_S, EVERY_S = 10.0, 0.02
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import MburstError, UsageError
 from . import landlock
-from .errors import MburstError, UsageError
 
 NOBODY = "nobody"
 MOST_FILES = 65_536  # most open files
@@ -292,7 +292,7 @@ def confine(
 def _of_python() -> Iterator[str]:
     """Yields the folders from which modules are imported, including this package, however it is installed."""
     yield from filter(None, [*sys.path, sys.prefix, sys.base_prefix, os.path.dirname(os.__file__)])
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     yield os.fspath(package)
     yield from (os.fspath(room.resolve()) for room in package.iterdir() if room.is_symlink())
 
@@ -317,7 +317,7 @@ def _parent_death_signal() -> Iterator[None]:
 
 def _give_up(kept: frozenset[int] | None = None, ruleset: int | None = None, no_new: bool = True) -> None:
     """Give up privileges in all threads. Reports threads that could not be reached; no known case exists."""
-    from .capture import give_up
+    from ..capture import give_up
 
     mask = None if kept is None else sum(1 << number for number in kept)
     if left := give_up(mask, ruleset, no_new):

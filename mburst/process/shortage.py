@@ -10,7 +10,7 @@ import os
 import sys
 from errno import EMFILE, ENFILE, ENOMEM
 
-from .errors import MORE_FILES, MORE_MEMORY, MburstError
+from ..errors import MORE_FILES, MORE_MEMORY, MburstError
 
 _NUMBERS = {ENOMEM: MORE_MEMORY, EMFILE: MORE_FILES, ENFILE: ""}
 _NOT_MAPPED = "failed to map segment from shared object"  # from the dynamic linker, if memory is short
