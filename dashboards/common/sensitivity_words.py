@@ -154,9 +154,9 @@ def point_facts(point: CurvePoint) -> dict[str, Any]:
     return flat
 
 
-def answer_words(seen: CanaryContext) -> str:
-    """Returns the smallest detectable burst for an answer about ports; '' if none was recorded."""
-    return seen_words(seen.curves, seen.asked) if seen.asked else ""
+def answer_words(seen: CanaryContext, until_ns: int) -> str:
+    """Returns the smallest detectable burst for an answer about ports until UNTIL_NS; '' if none was recorded."""
+    return seen_words(seen.curves, seen.asked, until_ns) if seen.asked else ""
 
 
 def canary_words(seen: CanaryContext, bursts: int) -> str:

@@ -53,7 +53,7 @@ def facts(answer: InvestigationResult) -> dict[str, Any]:
         "what_if": what_if_facts(answer),
         "fan_out": fan_out_facts(main),
         "sensitivities": sensitivity_facts(main),
-        "smallest_burst": answer_words(answer.seen),
+        "smallest_burst": answer_words(answer.seen, answer.span[1]),
         "mburst": __version__,
     }
 

@@ -77,7 +77,7 @@ def no_tail(answer: InvestigationResult, finding: Finding) -> str:
     evidence = finding.evidence
     carried = format_count(evidence.bursts, "burst")
     count = f", although its port carried {carried} meanwhile" if evidence.bursts else ""
-    seen = f" {answer_words(answer.seen)}" if answer.seen.asked else ""
+    seen = f" {answer_words(answer.seen, answer.span[1])}" if answer.seen.asked else ""
     return f"There is no latency tail on {evidence.path}: {measured_words(finding)}{count}.{seen}"
 
 

@@ -165,7 +165,7 @@ def senders_section(answer: InvestigationResult) -> Section:
         section.sentences.append("No burst has a known sender." if answer.bursts else nothing)
         section.sentences += [unknown_senders_words(port) for port in answer.ports if answer.bursts and port.switch][:1]
         if not answer.bursts and answer.seen.asked:
-            section.sentences.append(answer_words(answer.seen))
+            section.sentences.append(answer_words(answer.seen, answer.span[1]))
     else:
         section.sentences.extend(group_sentences(answer.groups[0]))
     if answer.seen.canaries:

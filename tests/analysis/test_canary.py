@@ -34,6 +34,7 @@ from mburst.dashboards.report import page
 from mburst.errors import MburstError
 from mburst.services import canary
 from mburst.sql import StoreFolder
+from mburst.units import NS_PER_DAY
 
 BIG, SMALL = 40 * FRAME, 2 * FRAME  # detected in bins of 100 µs at 1 Gb/s; never so
 
@@ -368,6 +369,23 @@ def test_an_investigation_states_the_detection_limit(tmp_path: Path) -> None:
     assert "All of them, 60 bursts, are canary bursts: `mburst canary` sent them from 10.0.0.9." in after.summary
     assert after.cause == "none" and facts_of_it["smallest_burst"] in after.summary
     assert "canary bursts" in after.markdown()
+    assert "2026-11-20, kernel stamps" in after.summary
+
+
+def test_an_investigation_states_the_age_of_the_detection_limit(tmp_path: Path) -> None:
+    store, sent = StoreFolder.create(tmp_path / "s"), alternating(120)
+    record(store, sent, lambda ns: ns)
+    canary.read(store, run_of(sent), BurstDefinition())
+    later = [replace(one, start_ns=one.start_ns + 3 * NS_PER_DAY, end_ns=one.end_ns + 3 * NS_PER_DAY) for one in sent]
+    record(store, later, lambda ns: ns, name="run-2")
+    times = range(later[0].start_ns, later[-1].end_ns, MS)
+    rows = [
+        {"seq": i, "src": "10.0.0.3", "dst": "cache-1", "tx_ns": at, "rx_ns": at + 50_000} for i, at in enumerate(times)
+    ]
+    write(store, "probes", *rows)
+    answer = mburst.open(tmp_path / "s").investigate(since=later[0].start_ns - SECOND)
+    assert "2026-11-20, 3 days before, kernel stamps" in answer.to_dict()["smallest_burst"]
+    assert answer.to_dict()["smallest_burst"] in answer.summary
 
 
 def test_a_racks_report_names_canaries_and_states_what_no_burst_means(tmp_path: Path) -> None:
