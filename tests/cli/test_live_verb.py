@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import pty
-import shutil
 import signal
 import socket
 import ssl
@@ -17,6 +16,7 @@ import urllib.parse
 import urllib.request
 
 import pytest
+from authority import Authority
 from bounded import next_line
 from livestore import Server, filled
 from waiting import wait_for
@@ -194,35 +194,12 @@ def test_only_the_token_gives_access(store, tmp_path):
 
 
 def test_https_with_a_certificate(store, tmp_path):
-    if not shutil.which("openssl"):
-        pytest.skip("makes its certificate with openssl, which is not installed")
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "1",
-            "-subj",
-            "/CN=127.0.0.1",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            key,
-            "-out",
-            certificate,
-        ],
-        check=True,
-        capture_output=True,
-    )
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("server", ["127.0.0.1"])
     server = Server(store, "--tls-cert", str(certificate), "--tls-key", str(key))
     try:
         assert server.url.startswith("https://")
-        trusting = ssl.create_default_context(cafile=str(certificate))
+        trusting = ssl.create_default_context(cafile=str(authority.ca))
         page, _, token = server.url.partition("?token=")
         wanted = urllib.request.Request(f"{page}lanes", headers={"Authorization": f"Bearer {token}"})
         with urllib.request.urlopen(wanted, context=trusting, timeout=60) as answer:

@@ -14,7 +14,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from gnmilib import Authority, query
+from authority import Authority
+from gnmilib import query
 from golib import go_program
 from otlplib import DEPTH, DROPS, MS, OUT_BYTES, T0, call, collected, message
 from places import ROOT

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from gnmilib import Authority
+from authority import Authority
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from s3lib import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, serving

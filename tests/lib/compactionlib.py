@@ -222,3 +222,9 @@ def same(before: Any, after: Any) -> bool:
     if isinstance(before, list):
         return len(before) == len(after) and all(map(same, before, after))
     return bool(before == after)
+
+
+def rows_of(store: StoreFolder, table: str) -> int:
+    with store.connect() as con:
+        [(count,)] = con.execute(f"SELECT count(*) FROM {table}").fetchall()
+        return int(count)

@@ -25,6 +25,7 @@ from compactionlib import (
     incast,
     quiet,
     recorded,
+    rows_of,
     same,
     stores,
     together,
@@ -133,12 +134,6 @@ def store(tmp_path: Path) -> StoreFolder:
     made = StoreFolder.create(tmp_path / "store")
     days_of_bursts(made)
     return made
-
-
-def rows_of(store: StoreFolder, table: str) -> int:
-    with store.connect() as con:
-        [(count,)] = con.execute(f"SELECT count(*) FROM {table}").fetchall()
-        return int(count)
 
 
 def test_join_of_wide_bins_and_senders_before(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from compactionlib import DAY, MS, NOW, S, bursts, compacted, counted, days_of_bursts, incast, recorded
+from compactionlib import DAY, MS, NOW, S, bursts, compacted, counted, days_of_bursts, incast, recorded, rows_of
 from storelib import rows
 
 import mburst
@@ -31,12 +31,6 @@ def store(tmp_path: Path) -> StoreFolder:
     made = StoreFolder.create(tmp_path / "store")
     days_of_bursts(made)
     return made
-
-
-def rows_of(store: StoreFolder, table: str) -> int:
-    with store.connect() as con:
-        [(count,)] = con.execute(f"SELECT count(*) FROM {table}").fetchall()
-        return int(count)
 
 
 def test_senders_without_bins(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 
 import grpc
 import pytest
-from gnmilib import Authority, agent, messages
+from authority import Authority
+from gnmilib import agent, messages
 
 from mburst.__main__ import main
 from mburst.gnmi_target.listening import parse

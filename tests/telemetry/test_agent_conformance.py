@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gnmilib import Authority, agent
+from authority import Authority
+from gnmilib import agent
 from golib import go_program
 from livelab import Lab
 from places import ROOT

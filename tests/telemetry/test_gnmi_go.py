@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gnmilib import SYNC, Authority, collect, heard, lines_so_far, messages, notification, query, updated
+from authority import Authority
+from gnmilib import SYNC, collect, heard, lines_so_far, messages, notification, query, updated
 from golib import go_program
 from google.protobuf import text_format
 from places import ROOT

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gnmilib import Authority, agent, collect, config, heard, lines_so_far, query
+from authority import Authority
+from gnmilib import agent, collect, config, heard, lines_so_far, query
 from ports import free_port
 
 from mburst.telemetry.gnmi.config import GnmiTarget

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from gnmilib import Authority
+from authority import Authority
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2

@@ -15,7 +15,8 @@ from contextlib import ExitStack, suppress
 import duckdb
 import grpc
 import pytest
-from gnmilib import Authority, query
+from authority import Authority
+from gnmilib import query
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
 import pytest
+from authority import Authority
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from livestore import filled
@@ -134,31 +135,7 @@ def test_a_server_with_few_descriptors_answers(store):
 
 
 def test_unfinished_tls_handshakes_do_not_block_others(store, tmp_path):
-    if not shutil.which("openssl"):
-        pytest.skip("makes its certificate with openssl, which is not installed")
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "1",
-            "-subj",
-            "/CN=127.0.0.1",
-            "-keyout",
-            key,
-            "-out",
-            certificate,
-        ],
-        check=True,
-        capture_output=True,
-    )
+    certificate, key = Authority(tmp_path).issue("server", ["127.0.0.1"])
     with serving(
         "metrics", store, "--open", "--tls-cert", str(certificate), "--tls-key", str(key), descriptors=200
     ) as server:
