@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from storelib import hot_logs, rows, sealed_files, write
 
 from mburst.analysis.bursts.find import COLUMNS, BurstDefinition, find_bursts
-from mburst.analysis.bursts.partition import find_bursts_in
+from mburst.analysis.bursts.listed import find_bursts_in
 from mburst.errors import MburstError, UsageError
 from mburst.sql import StoreFolder, listed
 from mburst.sql.format.filenames import SealedName
@@ -159,7 +159,7 @@ def test_another_process_reads_copies_in_one_folder(tmp_path: Path) -> None:
             sys.executable,
             "-c",
             "import json, sys; from pathlib import Path\n"
-            "from mburst.analysis.bursts.partition import find_bursts_in\n"
+            "from mburst.analysis.bursts.listed import find_bursts_in\n"
             "files = {table: map(Path, paths) for table, paths in json.load(sys.stdin).items()}\n"
             "print(json.dumps(find_bursts_in(files).bursts.to_pylist()))",
         ],

@@ -16,7 +16,7 @@ from onestore import LANES, MS
 from mburst.analysis.answers.compare import BurstSummary, read_bursts
 from mburst.analysis.answers.host import gather
 from mburst.analysis.answers.lanes import detect, lanes
-from mburst.analysis.bursts.partition import find_bursts_in
+from mburst.analysis.bursts.listed import find_bursts_in
 from mburst.cli.bursts import _recordings
 from mburst.quality import Quality
 
