@@ -194,8 +194,23 @@ def open_private(path: Path, flags: int = 0) -> int:
     return file
 
 
-def lock(file: int, path: Path, timeout_s: float = LOCK_S) -> None:
-    """Lock an open file. Raises MburstError if another process still holds the lock after TIMEOUT_S."""
+def open_locked(path: Path, timeout_s: float = LOCK_S, flags: int = 0) -> int:
+    """`open_private`, and lock the file, for one process at a time. If another process replaces or removes it
+    meanwhile, the file that is then at PATH is opened. Raises MburstError, also if the lock is still held after
+    TIMEOUT_S."""
+    while True:
+        file = open_private(path, flags)
+        try:
+            _lock(file, path, timeout_s)
+            if _is_at(path, file):
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)
+
+
+def _lock(file: int, path: Path, timeout_s: float) -> None:
     until = time.monotonic() + timeout_s
     while True:
         try:
@@ -214,19 +229,12 @@ def locked(folder: Path, timeout_s: float = LOCK_S) -> Iterator[None]:
     """Hold a lock on FOLDER, for one process at a time. The lock is a file `.lock` that only this user and root can
     open, and that exists only for this time. Raises MburstError."""
     path = folder / ".lock"
-    while True:
-        file = open_private(path)
-        try:
-            lock(file, path, timeout_s)
-            if not _is_at(path, file):  # its previous owner has removed it
-                continue
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
-            return
-        finally:
-            os.close(file)
+    file = open_locked(path, timeout_s)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(file)
 
 
 def _is_at(path: Path, file: int) -> bool:

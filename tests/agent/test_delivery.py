@@ -223,6 +223,69 @@ def test_a_delivery_under_way_at_a_crash_is_not_repeated(digest, inbox, tmp_path
         assert third.state(digest.key("other")) == book.DONE and third.state(digest.key("ops")) == book.UNSURE
 
 
+def key_of(day: int, name: str = "ops") -> book.DeliveryKey:
+    return book.DeliveryKey("daily", START + day * DAY, START + (day + 1) * DAY, name)
+
+
+def test_the_ledger_keeps_the_newest_deliveries(tmp_path, monkeypatch):
+    monkeypatch.setattr(book, "MOST_KEPT", 3)
+    path = tmp_path / "ledger"
+    with DeliveryLedger(path) as first:
+        first.say(key_of(0), book.FAILED, "refused")
+        for day in range(1, 5):
+            first.say(key_of(day), book.SENDING)
+            first.say(key_of(day), book.DONE)
+        first.say(key_of(0), book.DONE)  # this is the newest, whatever its period is
+    with DeliveryLedger(path) as again:
+        states = [again.state(key_of(day)) for day in range(5)]
+        assert states == [book.DONE, "", "", book.DONE, book.DONE]
+        again.say(key_of(5), book.DONE)
+    assert len(path.read_text().splitlines()) == 4 and path.stat().st_mode & 0o777 == 0o600
+    with DeliveryLedger(path) as third:
+        assert third.state(key_of(5)) == third.state(key_of(4)) == book.DONE
+
+
+def test_who_waits_for_a_ledger_uses_the_shortened_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(book, "MOST_KEPT", 1)
+    path, opened = tmp_path / "ledger", []
+
+    def second():
+        with DeliveryLedger(path) as ledger:
+            opened.append(ledger.state(key_of(3)))
+            ledger.say(key_of(4), book.DONE)
+
+    with DeliveryLedger(path) as first:
+        for day in range(4):
+            first.say(key_of(day), book.DONE)
+        threads = [threading.Thread(target=second) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+    for thread in threads:
+        thread.join(60)
+    assert len(opened) == 4 and opened[0] == book.DONE
+    with DeliveryLedger(path) as last:
+        assert last.state(key_of(4)) == book.DONE
+
+
+def test_failures_are_reported_for_a_month_of_periods(ledger):
+    ledger.say(key_of(0), book.FAILED, "refused")
+    ledger.say(key_of(0, "web"), book.UNSURE, "it may have arrived")
+    for day in range(1, 31):
+        ledger.say(key_of(day), book.DONE)
+    ledger.say(key_of(10_000), book.DONE)  # the clock was wrong
+    assert [line.split(":")[-1] for line in ledger.open_failures()] == []
+    ledger.say(key_of(2, "web"), book.FAILED, "refused")
+    assert len(ledger.open_failures()) == len(ledger.troubles("ops")) == 1
+
+
+def test_a_failure_within_a_month_of_periods_is_reported(ledger):
+    ledger.say(key_of(0), book.FAILED, "refused")
+    for day in range(1, 31):
+        ledger.say(key_of(day), book.DONE)
+    assert len(ledger.open_failures()) == 1
+
+
 def test_only_one_process_delivers_at_a_time(tmp_path):
     order = []
 

@@ -3,7 +3,9 @@ the reports; the last line of a delivery counts.
 
 A line `sending` is on the disk before anything is sent, and `done` follows once the destination has accepted it. If a
 delivery is still `sending` later (the machine or the connection failed before the answer), nobody can know whether it
-arrived: it is never sent again, and reported as `unsure`.
+arrived: it is not sent again, and reported as `unsure`.
+
+The file has the newest deliveries only. They are counted, so that a clock that is wrong for a while removes none.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,8 +22,11 @@ from typing import Any
 from ... import files
 from ...errors import MburstError
 from ...names import shown
+from ...units import NS_PER_DAY
 from ..secrets import Secrets
 
+MOST_KEPT = 10_000  # deliveries; they are the newest when the file has twice as many lines
+REPORTED_NS = 31 * NS_PER_DAY  # length of the newest periods of a report whose failures are reported
 WAIT_S = 600.0  # longest wait for another process that delivers
 MOST_SENTENCES = 10
 SENDING, DONE, FAILED, UNSURE = "sending", "done", "failed", "unsure"
@@ -48,21 +54,36 @@ class DeliveryLedger:
 
     def __enter__(self) -> DeliveryLedger:
         """Raises MburstError if the ledger cannot be read or written."""
-        self._file = files.open_private(self.path, os.O_APPEND)
-        try:
-            files.lock(self._file, self.path, WAIT_S)
-            with os.fdopen(os.dup(self._file), "rb") as file:
-                text = file.read().decode("utf-8", "replace")
-        except BaseException:
-            os.close(self._file)
-            raise
-        if text and not text.endswith("\n"):  # a crash cut the last line
-            os.write(self._file, b"\n")
-        self._take(text)
+        self._open()
+        if len(self.lines) > 2 * MOST_KEPT and files.is_own(self.path):  # another user's file remains that user's
+            try:
+                self._shorten()
+            finally:
+                os.close(self._file)
+            self._open()
         for key, state in self._last().items():
             if state["state"] == SENDING:
                 self.say(key, UNSURE, "it was being sent when mburst ended: it may have arrived, and is not sent again")
         return self
+
+    def _open(self) -> None:
+        """Open, lock and read the file. Raises MburstError."""
+        self._file = files.open_locked(self.path, WAIT_S, os.O_APPEND)
+        try:
+            with os.fdopen(os.dup(self._file), "rb") as file:
+                text = file.read().decode("utf-8", "replace")
+            if text and not text.endswith("\n"):  # a crash cut the last line
+                os.write(self._file, b"\n")
+        except BaseException:
+            os.close(self._file)
+            raise
+        self._take(text)
+
+    def _shorten(self) -> None:
+        """Replace the file by one with the last lines of the newest deliveries. Raises MburstError."""
+        newest = list(self._last().values())[-MOST_KEPT:]
+        text = "".join(_text({name: value for name, value in line.items() if name != "key"}) for line in newest)
+        files.write(self.path, text, "the ledger of deliveries", "nothing more is sent", files.PRIVATE)
 
     @classmethod
     def seen(cls, path: Path, secrets: Secrets) -> DeliveryLedger:
@@ -74,6 +95,7 @@ class DeliveryLedger:
         return ledger
 
     def _take(self, text: str) -> None:
+        self.lines = []
         for line in text.splitlines():
             try:
                 self.lines.append(_line(json.loads(line)))
@@ -89,14 +111,19 @@ class DeliveryLedger:
         """Write a line; it is on the disk when this returns. Raises MburstError."""
         sentence = {**vars(key), "state": state, "at_ns": time.time_ns(), "error": error}
         try:
-            os.write(self._file, (json.dumps(sentence, ensure_ascii=False) + "\n").encode())
+            os.write(self._file, _text(sentence).encode())
             os.fsync(self._file)
         except OSError as failure:
             raise MburstError(f"{self.path}: cannot write: {failure.strerror}", "nothing more is sent") from failure
         self.lines.append({**sentence, "key": key})
 
     def _last(self) -> dict[DeliveryKey, dict[str, Any]]:
-        return {line["key"]: line for line in self.lines}
+        """Returns the last line of each delivery, in the order of these lines."""
+        last: dict[DeliveryKey, dict[str, Any]] = {}
+        for line in self.lines:
+            last.pop(line["key"], None)
+            last[line["key"]] = line
+        return last
 
     def state(self, key: DeliveryKey) -> str:
         """Returns the state of a delivery, or '' if it was never tried."""
@@ -116,15 +143,44 @@ class DeliveryLedger:
         since = max((i for i, line in enumerate(self.lines) if line["to"] == to and line["state"] == DONE), default=-1)
         own = [line for line in self.lines[since + 1 :] if line["to"] == to and line["state"] in (FAILED, UNSURE)]
         latest = {line["key"]: line for line in own}
-        others = [line for line in self._last().values() if line["to"] != to and line["state"] in (FAILED, UNSURE)]
-        return self._sentences([*latest.values(), *others])
+        return self._sentences([*latest.values(), *(line for line in self._open_lines() if line["to"] != to)])
 
     def open_failures(self) -> list[str]:
-        """Returns every delivery that is failed or unsure, for the index of reports."""
-        return self._sentences([line for line in self._last().values() if line["state"] in (FAILED, UNSURE)])
+        """Returns every delivery of the last month that is failed or unsure, for the index of reports and the status
+        of the host."""
+        return self._sentences(self._open_lines())
+
+    def _open_lines(self) -> list[dict[str, Any]]:
+        """Returns the last lines of deliveries that are failed or unsure, of the newest periods of each report that
+        together are REPORTED_NS long: nobody can do anything about older ones."""
+        last = self._last()
+        periods: dict[str, set[tuple[int, int]]] = defaultdict(set)
+        for key in last:
+            periods[key.report].add((key.until_ns, key.since_ns))
+        reported = {report: _newest(ended) for report, ended in periods.items()}
+        return [
+            line
+            for key, line in last.items()
+            if line["state"] in (FAILED, UNSURE) and (key.until_ns, key.since_ns) in reported[key.report]
+        ]
 
     def _sentences(self, lines: list[dict[str, Any]]) -> list[str]:
         return [shown(self.secrets.hide(sentence(line))) for line in lines[-MOST_SENTENCES:]]
+
+
+def _newest(periods: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Returns the newest of PERIODS (end and begin, ns) that together are REPORTED_NS long."""
+    newest, length_ns = set(), 0
+    for until, since in sorted(periods, reverse=True):
+        if length_ns >= REPORTED_NS:
+            break
+        newest.add((until, since))
+        length_ns += until - since
+    return newest
+
+
+def _text(entry: dict[str, Any]) -> str:
+    return json.dumps(entry, ensure_ascii=False) + "\n"
 
 
 def _line(entry: dict[str, Any]) -> dict[str, Any]:
