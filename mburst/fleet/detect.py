@@ -72,10 +72,9 @@ def detect_day(
 
 
 def _stays(results: FleetTarget, plan: PartitionPlan, record: PartitionRecord) -> bool:
-    """Whether RECORD was made of files that an incomplete plan has not, and of all that it has: what is there is not
-    replaced by less. Where receipts were removed, and nothing is missing, that is meant. Raises TargetError."""
-    if not (plan.behind or plan.missing):
-        return False
+    """Whether RECORD was made of files that a plan has not, and of all that it has: what is there is not replaced by
+    less, whether something is missing now, or receipts were removed since, as a bucket does after some time. Raises
+    TargetError."""
     gone, more = differences(results, plan, record)
     return bool(gone) and not more
 

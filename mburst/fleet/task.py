@@ -19,7 +19,7 @@ from ..errors import MburstError
 from ..process import shortage
 from .plan import NEAR_NS, PartitionPlan, read_plan
 from .receipts import ShippedFile
-from .results import TABLES, NearRows, PartitionName, PartitionRecord, put_tables, sound_record
+from .results import PORT_TABLES, TABLES, NearRows, PartitionName, PartitionRecord, put_tables, sound_record
 from .target import FleetTarget, TargetError, open_target
 from .verdicts import no_verdicts, verdicts_of
 
@@ -230,9 +230,11 @@ def _behind_ns(plan: PartitionPlan, host: str, until_ns: int) -> int:
 
 
 def _has_ports(results: FleetTarget, name: PartitionName) -> bool:
-    """Whether there are tables of switch ports from an earlier detection."""
+    """Whether there are tables of switch ports from an earlier detection, whose record may have been removed."""
     record = sound_record(results, name)
-    return record is not None and len(record.tables) > len(TABLES)
+    if record is None:
+        return results.holds(name.key(PORT_TABLES[0]), b"") is not None
+    return len(record.tables) > len(TABLES)
 
 
 def _incomplete(plan: PartitionPlan) -> pa.Table:

@@ -221,11 +221,17 @@ def test_results_of_an_mburst_without_ports_are_read_and_then_completed(
     assert files(tmp_path / "results") == files(ports_done)
 
 
-def test_ports_that_no_longer_exist_leave_no_row(ports_done: Path, ports_target: Path, tmp_path: Path) -> None:
-    """Their partition is detected again."""
+def test_rows_whose_receipts_are_gone_stay_until_their_record_is_removed(
+    ports_done: Path, ports_target: Path, tmp_path: Path
+) -> None:
+    """A bucket may remove objects after some time. Ports that no longer exist then leave no row."""
     shutil.copytree(ports_done, tmp_path / "results")
     shutil.copytree(ports_target, tmp_path / "target")
     shutil.rmtree(tmp_path / "target" / "shipped" / "rack=r1" / "host=a")  # the host that ships the rows of switches
+    detected(tmp_path / "target", tmp_path / "results", DATES[0])
+    assert all(rows(tmp_path / "results", table) == rows(ports_done, table) for table in PORT_TABLES)
+    for record in (tmp_path / "results" / "partitions").rglob(f"*{DATES[0]}*/**/*.json"):
+        record.unlink()
     detected(tmp_path / "target", tmp_path / "results", DATES[0])
     assert {row["date"] for table in PORT_TABLES for row in rows(tmp_path / "results", table)} == {DATES[1]}
     assert {*rows(tmp_path / "results", "port_hours")[0]} == {*rows(ports_done, "port_hours")[0]}
