@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 0.05
 REPEAT_S = 0.01
+LOST_S = 1.0  # time after which a KeyboardInterrupt that nothing handles is raised again
 _LOADS = {ExtensionFileLoader.create_module.__code__, ExtensionFileLoader.exec_module.__code__}
 
 
@@ -56,15 +57,24 @@ def _raise(number: int, frame: FrameType | None) -> None:
     if _SignalState.instead:
         _SignalState.instead()
         return
+    if number != signal.SIGINT and arrived:
+        return
     if _is_loading(frame):
         _repeat(number)
         return
-    if number != signal.SIGINT and arrived:
-        return
     _SignalState.heard = _SignalState.raised = True
     note_end(number)
-    _free_in_silence(lambda: _raise_again(number))
+    _free_in_silence()
+    signal.signal(signal.SIGALRM, _raise_again)
+    signal.setitimer(signal.ITIMER_REAL, LOST_S, LOST_S)
     raise KeyboardInterrupt
+
+
+def _raise_again(_number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt again if it was lost, because this thread handles no exception. Python discards
+    exceptions in `__del__` and as an import ends, and libraries discard those of what they call."""
+    if not (_SignalState.instead or sys.exc_info()[1] or _is_loading(frame)):
+        raise KeyboardInterrupt
 
 
 def _is_loading(frame: FrameType | None) -> bool:
@@ -93,24 +103,12 @@ def call_instead(function: Callable[[], object]) -> None:
     _SignalState.instead = function
 
 
-def _free_in_silence(lost: Callable[[], object]) -> None:
+def _free_in_silence() -> None:
     """From now on, in mburst's own process, print nothing about errors in objects that Python frees, such as a
-    half-made event loop or a coroutine that is never awaited. LOST is called if KeyboardInterrupt was raised where
-    Python discards it, as in `__del__`, or as an import ends."""
-
-    def note(unraisable: sys.UnraisableHookArgs) -> None:
-        if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            lost()
-
+    half-made event loop or a coroutine that is never awaited."""
     if _SignalState.own:
-        sys.unraisablehook = note
+        sys.unraisablehook = lambda unraisable: None
         warnings.simplefilter("ignore")
-
-
-def _raise_again(number: int) -> None:
-    """Repeat a signal whose KeyboardInterrupt was lost."""
-    arrived.clear()
-    _repeat(number)
 
 
 def was_raised() -> bool:

@@ -59,33 +59,62 @@ class Freed:
     def __del__(self):
         signal.raise_signal(signal.SIGTERM)
 
-def {work}
+def discard():
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except BaseException:
+        pass  # as a library does with exceptions of what it calls
 
+def compute():
+    for _ in range(200):
+        signal.sigtimedwait([], 0.1)
+
+def begin_to_wait():
+    with stopping(lambda: None):
+        print("works")
+
+interrupting.LOST_S = 0.05 if {work} is compute else 60
 interrupting.own_process()
 try:
-    work()
+    {lose}()
+    {work}()
 except KeyboardInterrupt:
     print("ends")
 """
-COMPUTES = """work():
-    Freed()
-    for _ in range(200):
-        signal.sigtimedwait([], 0.1)
-"""
-BEGINS_TO_WAIT = """work():
-    interrupting._repeat = lambda number: None
-    Freed()
-    with stopping(lambda: None):
-        print("works")
-"""
 
 
-@pytest.mark.parametrize("work", [COMPUTES, BEGINS_TO_WAIT])
-def test_a_signal_is_not_lost_where_python_discards_exceptions(work):
-    done = subprocess.run(
-        [sys.executable, "-c", LOST_INTERRUPT.format(work=work)], capture_output=True, text=True, timeout=60
-    )
+@pytest.mark.parametrize("lose", ["Freed", "discard"])
+@pytest.mark.parametrize("work", ["compute", "begin_to_wait"])
+def test_a_signal_is_not_lost_where_exceptions_are_discarded(lose, work):
+    program = LOST_INTERRUPT.format(lose=lose, work=work)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ends\n", "")
+
+
+CLEANS_UP = """
+import signal
+from mburst.process import interrupting
+
+def wait():
+    for _ in range(10):
+        signal.sigtimedwait([], 0.05)
+
+interrupting.LOST_S = 0.05
+interrupting.own_process()
+try:
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        wait()
+        print("cleaned up")
+except KeyboardInterrupt:
+    print("ends")
+"""
+
+
+def test_what_an_interruption_cleans_up_is_not_interrupted():
+    done = subprocess.run([sys.executable, "-c", CLEANS_UP], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "cleaned up\nends\n", "")
 
 
 def test_a_hangup_that_was_ignored_at_the_start_stays_ignored():
