@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -77,10 +78,11 @@ class TopApp(App[None]):
         await self.draw()
 
     def end(self) -> None:
-        """End the application, from a signal handler or another thread."""
+        """End the application, from another thread."""
         self._over = True
         if self._terminal_loop:
-            self._terminal_loop.call_soon_threadsafe(self.exit)
+            with suppress(RuntimeError):  # the loop has ended
+                self._terminal_loop.call_soon_threadsafe(self.exit)
         if terminal := self._terminal:
             terminal.output.end()  # the event loop may wait for a terminal that has stalled
 

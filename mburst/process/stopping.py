@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from . import printing
@@ -49,16 +49,15 @@ def stopping(
         if threading.current_thread() is not threading.main_thread():
             yield ended_by
             return
-        before = {number: signal.signal(number, end) for number in SIGNALS if not is_ignored_hangup(number)}
-        try:
+        with ExitStack() as ending:  # a handler may raise between two calls
+            ending.callback(lambda: [call.acquire() for call in running])
+            for number in SIGNALS:
+                if not is_ignored_hangup(number):
+                    ending.callback(signal.signal, number, signal.getsignal(number))
+                    signal.signal(number, end)
             if was_raised():
                 raise KeyboardInterrupt
             yield ended_by
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            for call in running:
-                call.acquire()
 
 
 def _call_beside(function: Callable[[], object]) -> _thread.LockType:

@@ -10,6 +10,8 @@ import threading
 
 import pytest
 
+from mburst.process import stopping as stopping_module
+from mburst.process.interrupting import SIGNALS
 from mburst.process.stopping import stopping
 
 
@@ -23,6 +25,38 @@ def test_the_first_signal_stops_once_and_all_are_listed(number):
         signal.raise_signal(signal.SIGTERM)
     assert calls == [number] and ended_by == [number, signal.SIGTERM]
     assert signal.getsignal(number) is before
+
+
+def handlers() -> list[object]:
+    return [signal.getsignal(number) for number in SIGNALS]
+
+
+def test_an_interruption_at_the_start_leaves_no_handler_behind(monkeypatch):
+    def interrupt(number: signal.Signals) -> bool:
+        if number == signal.SIGHUP:
+            raise KeyboardInterrupt
+        return False
+
+    monkeypatch.setattr(stopping_module, "is_ignored_hangup", interrupt)
+    before = handlers()
+    with pytest.raises(KeyboardInterrupt), stopping(lambda: None):
+        pass
+    assert handlers() == before
+
+
+def test_an_interruption_at_the_end_leaves_no_handler_behind(monkeypatch):
+    before, set_handler = handlers(), signal.signal
+
+    def interrupt(number: signal.Signals, handler: object) -> object:
+        result = set_handler(number, handler)
+        if handler is before[SIGNALS.index(number)]:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(signal, "signal", interrupt)
+    with pytest.raises(KeyboardInterrupt), stopping(lambda: None):
+        pass
+    assert handlers() == before
 
 
 def test_a_signal_does_not_wait_for_a_lock_of_the_thread_that_it_interrupts():
@@ -52,7 +86,7 @@ def test_a_signal_that_cannot_start_a_thread_stops_nevertheless(monkeypatch):
 
 LOST_INTERRUPT = """
 import signal
-from mburst.process import interrupting
+from mburst.process import ending, interrupting
 from mburst.process.stopping import stopping
 
 class Freed:
@@ -80,6 +114,7 @@ try:
     {work}()
 except KeyboardInterrupt:
     print("ends")
+ending.end(0)
 """
 
 
@@ -93,7 +128,7 @@ def test_a_signal_is_not_lost_where_exceptions_are_discarded(lose, work):
 
 CLEANS_UP = """
 import signal
-from mburst.process import interrupting
+from mburst.process import ending, interrupting
 
 def wait():
     for _ in range(10):
@@ -109,6 +144,7 @@ try:
         print("cleaned up")
 except KeyboardInterrupt:
     print("ends")
+ending.end(0)
 """
 
 

@@ -139,6 +139,7 @@ def test_keys_that_pause_go_back_zoom_and_end(growing, app):
 
     driven(app, drive)
     assert app.return_code == 0
+    app.end()  # a signal that arrives now
 
 
 def test_a_link_is_chosen_and_its_bursts_are_shown(growing, app):
