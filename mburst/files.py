@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from . import temporary
 from .errors import MburstError, UsageError
 
 PRIVATE, GROUP, PUBLIC = 0o600, 0o640, 0o644  # modes of new files, subject to the umask
@@ -100,7 +101,16 @@ def _draft(folder: int, name: str, mode: int) -> Iterator[BinaryIO]:
     _refuse_special(folder, name)
     draft = f".{name[:100]}.{secrets.token_hex(8)}"
     kind = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
+    opened = [os.dup(folder)]
+
+    def remove() -> None:
+        for again in opened:
+            with suppress(OSError):
+                os.unlink(draft, dir_fd=again)
+        while opened:
+            os.close(opened.pop())
+
+    with temporary.removed(remove):
         file = os.open(draft, kind, mode, dir_fd=folder)
         with os.fdopen(file, "wb") as stream:
             yield stream
@@ -108,10 +118,6 @@ def _draft(folder: int, name: str, mode: int) -> Iterator[BinaryIO]:
             os.fsync(stream.fileno())
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft, dir_fd=folder)
-        raise
 
 
 def _refuse_special(folder: int, name: str) -> None:

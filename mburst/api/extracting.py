@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import temporary
 from ..errors import MburstError, UsageError
 from ..senders import named_address, port_text
 from ..units import format_bytes, format_count, format_duration, format_rate, format_share, format_time
@@ -66,7 +66,7 @@ def recorded_captures(files: Sequence[str], wanted: BurstDefinition, how: Packet
     from .recording import record
 
     width = wanted.bin_ns or RECORDED_BIN_NS
-    with tempfile.TemporaryDirectory(prefix="mburst-extract-") as folder:
+    with temporary.folder("mburst-extract-") as folder:
         record(
             list(files),
             Path(folder, "store"),

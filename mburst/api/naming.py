@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from .. import temporary
 from ..errors import MburstError
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def known_names(place: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         if place.is_dir():
             store = StoreFolder.open(place)
         else:
-            folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="mburst-names-"))
+            folder = opened.enter_context(temporary.folder("mburst-names-"))
             store = StoreFolder.create(Path(folder) / "store")
             import_file(store, place)
         yield opened.enter_context(store.connect(since_ns=time.time_ns()))  # names apply at all times

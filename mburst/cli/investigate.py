@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import temporary
 from ..api.investigating import Investigation, investigated
 from ..errors import UsageError
 from ..messages import print_lines
@@ -125,7 +125,7 @@ def opened(arguments: argparse.Namespace, link_bps: int | None) -> Iterator[Stor
     from ..services.record.recorder import record
     from ..services.record.recording import RecordSettings
 
-    with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
+    with temporary.folder("mburst-") as folder:
         store = StoreFolder.create(Path(folder, "store"))
         record(
             store,

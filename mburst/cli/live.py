@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import temporary
 from ..errors import MburstError, UsageError
 from ..names import shown
 from ..process import privileges
@@ -161,7 +162,7 @@ def recorded_store(arguments: argparse.Namespace) -> Iterator[StoreFolder]:
 
     with ExitStack() as stack:
         privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
-        folder = arguments.store or stack.enter_context(tempfile.TemporaryDirectory(prefix="mburst-live-"))
+        folder = arguments.store or stack.enter_context(temporary.folder("mburst-live-"))
         yield stack.enter_context(StoreFolder.created(folder))
 
 

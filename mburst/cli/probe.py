@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from .. import temporary
 from ..errors import MburstError, UsageError
 from ..messages import clear_progress, print_lines, print_message
 from ..process import privileges
@@ -144,7 +145,7 @@ def kept(path: str | None) -> Iterator[StoreFolder]:
         with StoreFolder.created(path) as store:
             yield store
         return
-    with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
+    with temporary.folder("mburst-") as folder:
         yield StoreFolder.create(f"{folder}/store")
 
 

@@ -6,13 +6,13 @@ file is left out and reported."""
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from .. import temporary
 from ..agent.schedule.reports import last_period
 from ..errors import MburstError, UsageError
 from ..sql import resulting
@@ -103,10 +103,7 @@ def opened(
     """Yields the results of DAYS and of the BACK_DAYS before them. Results in a bucket are copied for this time to a
     folder below SCRATCH (None: the folder of temporary files). Raises MburstError if there are no results of DAYS."""
     records, undetected, unread = _records(results, days)
-    with (
-        tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch) as folder,
-        ThreadPoolExecutor(_THREADS) as pool,
-    ):
+    with temporary.folder("mburst-fleet-", scratch) as folder, ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(lambda record: _files(results, record, Path(folder)), records))
         sound = [(record, files) for record, files in zip(records, found, strict=True) if not isinstance(files, str)]
         if not {record.date for record, _ in sound} & {*days.dates}:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from .. import temporary
 from ..errors import MburstError
 from ..process import interrupting
 from ..process.python import without_pandas
@@ -96,7 +96,7 @@ def local(jobs: int | None = None, scratch: str | None = None) -> Engine:
 def _folder(scratch: str | None) -> Iterator[str]:
     """Yields a new folder below SCRATCH. Raises MburstError."""
     try:
-        with tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch, ignore_cleanup_errors=True) as folder:
+        with temporary.folder("mburst-fleet-", scratch) as folder:
             yield folder
     except OSError as error:
         raise MburstError(

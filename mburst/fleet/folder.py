@@ -6,9 +6,10 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
+from .. import temporary
 from ..sql import disk
 from .target import FleetTarget, NoSuchObject, StoredObject, TargetError, content_of
 
@@ -41,13 +42,11 @@ class FolderTarget(FleetTarget):
             if os.path.lexists(path):
                 return False
             try:
-                _write(draft, content)
-                os.link(draft, path)
+                with _removed(draft):
+                    _write(draft, content)
+                    os.link(draft, path)
             except FileExistsError:
                 return False
-            finally:
-                with suppress(OSError):
-                    draft.unlink()
             disk.sync(path.parent)
         return True
 
@@ -57,12 +56,9 @@ class FolderTarget(FleetTarget):
         with _failing(self.place(key), "write"):
             disk.make_folder(path.parent, self.folder.parent)
             self._tidy(path.parent)
-            try:
+            with _removed(draft):
                 _write(draft, content)
                 os.replace(draft, path)
-            finally:
-                with suppress(OSError):
-                    draft.unlink()
             disk.sync(path.parent)
 
     def get(self, key: str) -> bytes:
@@ -122,6 +118,16 @@ def _failing(place: str, doing: str) -> Iterator[None]:
         is_gone = isinstance(error, FileNotFoundError)  # what is above it: a store is not at fault
         hint = "make the folder above it, or mount its disk" if is_gone else disk.hint(error.errno)
         raise TargetError(f"{place}: cannot {doing}: {reason}", hint) from error
+
+
+def _removed(draft: Path) -> AbstractContextManager[None]:
+    """Removes DRAFT at the end of the context if it is still there."""
+
+    def remove() -> None:
+        with suppress(OSError):
+            draft.unlink()
+
+    return temporary.removed(remove)
 
 
 def _write(draft: Path, content: bytes) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -14,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .. import temporary
 from ..analysis.partition.detect import BurstBeyond, DetectedPartition, TakeRows, detect
 from ..errors import MburstError
 from ..process import shortage
@@ -62,7 +62,7 @@ def carry_out(target_address: str, results_address: str, plan_key: str, scratch:
     error, plan, record = "", None, None
     try:
         plan = read_plan(results, plan_key)
-        with tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch) as folder:
+        with temporary.folder("mburst-fleet-", scratch) as folder:
             found = _detect(target, plan, Path(folder))
             verdicts = _verdicts(target, plan, Path(folder))
         record = put(results, plan, found, time.process_time() - used, verdicts=verdicts)

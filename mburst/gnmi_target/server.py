@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import hmac
 import os
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .. import temporary
 from ..errors import MburstError
 from ..telemetry.gnmi import messages
 from . import requests, snapshots, tls
@@ -92,7 +92,7 @@ class TargetServer:
         self._server = grpc.aio.server(options=_OPTIONS)
         self._opened.push_async_callback(self._server.stop, GRACE_S)
         self._server.add_generic_rpc_handlers((self._handlers(),))
-        with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
+        with temporary.folder("mburst-") as folder:
             path = Path(folder, "gnmi")
             try:
                 self._server.add_insecure_port(f"unix:{path}")

@@ -31,7 +31,8 @@ ALLOWED = {
     "process.shortage": {"errors"},
     "process.binding": {"errors"},
     "units": {"errors"},
-    "files": {"errors"},
+    "temporary": set(),
+    "files": {"errors", "temporary"},
     "process.workers": {"errors"},
     "capture": {"errors", "units"},
     "telemetry": {

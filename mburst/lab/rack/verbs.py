@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ... import extras
+from ... import extras, temporary
 from ...errors import MburstError
 from ...process.python import command
 from .errors import RackFailed, RackUnavailable
@@ -196,7 +196,7 @@ def measured(
 
     Raises RackFailed.
     """
-    with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
+    with temporary.folder("mburst-") as folder:
         socket = Path(folder, "agent.sock")
         config = CONFIG.format(socket=socket, queue=QUEUE, otlp=OTLP, port=CACHE_PORT, link=link_of(rack))
         listening = [reflecting(), serving(rack, socket)]

@@ -1,0 +1,48 @@
+"""Temporary files and folders: they are removed when their work ends, at the latest at the end of the process, also if
+a signal falls between any two steps, or ends the process while a thread has them."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_removals: dict[object, tuple[int, Callable[[], object]]] = {}  # with the process that has them
+
+
+@contextmanager
+def removed(remove: Callable[[], object]) -> Iterator[None]:
+    """Call REMOVE when the context ends. If an interruption prevents that, or a thread is still in the context, it is
+    called, possibly again, at the end of the process. It must not raise, and must allow that nothing is there."""
+    key = object()
+    _removals[key] = os.getpid(), remove
+    try:
+        yield
+    finally:
+        remove()
+        del _removals[key]
+
+
+@contextmanager
+def folder(prefix: str, above: str | os.PathLike[str] | None = None) -> Iterator[str]:
+    """Yields a new folder, with a random name after PREFIX, in ABOVE (None: the folder of temporary files). Raises
+    OSError if it cannot be made."""
+    import shutil
+    import tempfile
+
+    path = os.path.join(os.path.abspath(above or tempfile.gettempdir()), f"{prefix}{secrets.token_urlsafe(6)}")
+    with removed(lambda: shutil.rmtree(path, ignore_errors=True)):
+        os.mkdir(path, 0o700)
+        yield path
+
+
+def _remove_all() -> None:
+    """Remove what is left at the end of the process."""
+    for process, remove in list(_removals.values()):
+        if process == os.getpid():
+            remove()
+
+
+atexit.register(_remove_all)

@@ -1,0 +1,96 @@
+"""No temporary file is left by a signal, wherever it falls."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mburst import files, temporary
+from mburst.fleet.folder import FolderTarget
+
+LEFT_BEHIND = """
+import os, signal, sys, threading
+from pathlib import Path
+from mburst import files
+from mburst.fleet import folder
+from mburst.process import ending, interrupting
+from mburst.process.stopping import until_stopped
+
+def sync(descriptor):
+    signal.raise_signal(signal.SIGTERM)
+    threading.Event().wait()  # as a disk that does not answer
+
+interrupting.own_process()
+os.fsync, place = sync, Path("there")
+until_stopped(lambda stopped: {work})
+ending.end(130)
+"""
+INTERRUPTED = """
+import shutil, signal
+from mburst.api import extracting
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.process import ending, interrupting
+
+def interrupt(*given, **named):
+    shutil.rmtree = remove
+    signal.raise_signal(signal.SIGTERM)
+
+interrupting.own_process()
+shutil.rmtree, remove = interrupt, shutil.rmtree
+try:
+    with extracting.recorded_captures(["none.pcap"], BurstDefinition(), extracting.PacketInput(["none.pcap"])):
+        pass
+except BaseException as error:
+    print(type(error).__name__)
+ending.end(130)
+"""
+
+
+def ran(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        'files.write(place, "text", "the file", "")',
+        'folder.FolderTarget(Path()).put_new("there", b"text")',
+        'folder.FolderTarget(Path()).replace("there", b"text")',
+    ],
+)
+def test_a_thread_that_is_left_behind_leaves_no_draft(work: str, tmp_path: Path) -> None:
+    done = ran(LEFT_BEHIND.format(work=work), tmp_path)
+    assert (done.returncode, done.stderr) == (130, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_removal_is_repeated(tmp_path: Path) -> None:
+    done = ran(INTERRUPTED, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "KeyboardInterrupt\n", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_drafts_and_folders_are_removed_as_their_work_ends(tmp_path: Path) -> None:
+    with temporary.folder("test-", tmp_path) as folder:
+        Path(folder, "file").touch()
+        assert [str(path) for path in tmp_path.iterdir()] == [folder]
+    files.write(tmp_path / "file", "text", "the file", "")
+    FolderTarget(tmp_path).put_new("object", b"text")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "object"]
+    assert not temporary._removals
+
+
+def test_a_process_removes_only_its_own(tmp_path: Path) -> None:
+    with temporary.folder("test-", tmp_path) as folder:
+        if (child := os.fork()) == 0:
+            temporary._remove_all()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert Path(folder).exists()
