@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
 def _interrupted() -> int:
     with suppress(OSError):  # the terminal was closed
         print_message("interrupted")
-    return 130
+    return interrupting.INTERRUPTED
 
 
 def _failed(error: Exception) -> int:
@@ -81,7 +81,7 @@ def _has_folder() -> bool:
 def command() -> int:
     """Run the command line in its own process."""
     try:
-        interrupting.own_process()
+        interrupting.own_process(ending.give_up)
         printing.own_process()
         from .process import privileges, python
 

@@ -15,12 +15,11 @@ from ..__main__ import main
 from ..process import alive, ending, interrupting, printing, privileges, python
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
-INTERRUPTED = 130  # exit code of the command line
 
 
 def run(words: list[str]) -> int:
     """Run the command line as mburst.__main__ does, and return its exit code."""
-    interrupting.own_process()
+    interrupting.own_process(ending.give_up)
     alive.begin()
     printing.own_process()
     privileges.own_process()
@@ -37,5 +36,7 @@ if __name__ == "__main__":
     try:
         code = run(sys.argv[2:])
     except KeyboardInterrupt:  # before or after the verb
-        code = INTERRUPTED
-    ending.end(128 + interrupting.arrived[0] if code in (0, INTERRUPTED) and interrupting.arrived else code)
+        code = interrupting.INTERRUPTED
+    ending.end(
+        128 + interrupting.arrived[0] if code in (0, interrupting.INTERRUPTED) and interrupting.arrived else code
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -87,7 +87,7 @@ def local(jobs: int | None = None, scratch: str | None = None) -> Engine:
         processes = min(jobs or len(os.sched_getaffinity(0)), len(keys))
         with _folder(scratch) as folder, _pool(processes) as pool:
             tasks = [pool.submit(carry_out, target, results, key, folder) for key in keys]
-            return [_noted(task, progress) for task in as_completed(tasks)]
+            return [_noted(task, progress) for task in interrupting.completed(tasks)]
 
     return run
 

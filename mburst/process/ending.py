@@ -7,6 +7,7 @@ import os
 import threading
 from typing import NoReturn
 
+from ..messages import print_message
 from . import interrupting, printing
 
 
@@ -18,6 +19,13 @@ def end(code: int) -> NoReturn:
     interrupting.call_instead(lambda: _finish(code))
     threading._shutdown()  # type: ignore[attr-defined]
     _finish(code)
+
+
+def give_up() -> NoReturn:
+    """End an interrupted process without its threads, and without what it has not yet cleaned up except temporary
+    files."""
+    print_message("interrupted")
+    _finish(interrupting.INTERRUPTED)
 
 
 def _finish(code: int) -> NoReturn:

@@ -9,14 +9,16 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 import weakref
 from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator
+    from concurrent.futures import Future
     from types import FrameType
 
     import duckdb
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 EVERY_S = 0.05
 REPEAT_S = 0.01
 LOST_S = 1.0  # time after which a KeyboardInterrupt that nothing handles is raised again
+INTERRUPTED = 130  # exit code of the command line
+PATIENCE_S = 10.0  # longest time for what an interruption cleans up, and then for the end of threads
+T = TypeVar("T")
 _LOADS = {ExtensionFileLoader.create_module.__code__, ExtensionFileLoader.exec_module.__code__}
 
 
@@ -34,7 +39,9 @@ class _SignalState:
     waits = False  # whether a thread waits for SIGNALS
     heard = False  # whether one of SIGNALS arrived that raises KeyboardInterrupt
     raised = False  # whether it has raised it
+    since = 0.0  # monotonic time of that, or of the end of the work
     instead: Callable[[], object] | None = None  # what it calls in place of raising it
+    give_up: Callable[[], object]  # ends the process if the end of the work hangs
 
 
 arrived: list[signal.Signals] = []  # signals that ended work of this process, in order
@@ -42,10 +49,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal
 _open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
 
 
-def own_process() -> None:
-    """From now on, SIGNALS that have their default effect raise KeyboardInterrupt, and interrupt queries. Called at the
-    start of a command; a program that imports mburst handles signals itself."""
-    _SignalState.own = True
+def own_process(give_up: Callable[[], object] = lambda: os._exit(INTERRUPTED)) -> None:
+    """From now on, SIGNALS that have their default effect raise KeyboardInterrupt, and interrupt queries. GIVE_UP is
+    called if that has no end. Called at the start of a command; a program that imports mburst handles signals
+    itself."""
+    _SignalState.own, _SignalState.give_up = True, give_up
     for number in SIGNALS:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _raise)
@@ -64,16 +72,21 @@ def _raise(number: int, frame: FrameType | None) -> None:
         return
     _SignalState.heard = _SignalState.raised = True
     note_end(number)
+    _SignalState.since = time.monotonic()
     _free_in_silence()
-    signal.signal(signal.SIGALRM, _raise_again)
+    signal.signal(signal.SIGALRM, _look_again)
     signal.setitimer(signal.ITIMER_REAL, LOST_S, LOST_S)
     raise KeyboardInterrupt
 
 
-def _raise_again(_number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt again if it was lost, because this thread handles no exception. Python discards
-    exceptions in `__del__` and as an import ends, and libraries discard those of what they call."""
-    if not (_SignalState.instead or sys.exc_info()[1] or _is_loading(frame)):
+def _look_again(_number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt again if it was lost, because this thread handles no exception: Python discards
+    exceptions in `__del__` and as an import ends, and libraries discard those of what they call. If the process has
+    not ended after PATIENCE_S, continue with the next step of its end: this thread may wait for a lock that it has
+    itself, because the interruption fell between two steps of a library."""
+    if time.monotonic() - _SignalState.since > PATIENCE_S:
+        (_SignalState.instead or _SignalState.give_up)()
+    elif not (_SignalState.instead or sys.exc_info()[1] or _is_loading(frame)):
         raise KeyboardInterrupt
 
 
@@ -100,7 +113,7 @@ def note_end(number: int) -> None:
 
 def call_instead(function: Callable[[], object]) -> None:
     """From now on, SIGNALS call FUNCTION in place of raising KeyboardInterrupt, which nothing would handle."""
-    _SignalState.instead = function
+    _SignalState.instead, _SignalState.since = function, time.monotonic()
 
 
 def _free_in_silence() -> None:
@@ -173,6 +186,22 @@ def close_all() -> None:
     for connection in list(_open):
         with suppress(Exception):  # the connection was closed
             connection.close()
+
+
+def completed(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
+    """Yields FUTURES as they are done, and cancels the others in the end. `as_completed` takes locks of all of them,
+    which an interruption would leave taken."""
+    from queue import SimpleQueue
+
+    done: SimpleQueue[Future[T]] = SimpleQueue()
+    for future in futures:
+        future.add_done_callback(done.put)
+    try:
+        for _ in futures:
+            yield done.get()
+    finally:
+        for future in futures:
+            future.cancel()
 
 
 def is_ignored_hangup(number: signal.Signals) -> bool:

@@ -6,13 +6,14 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...errors import MburstError
+from ...process import interrupting
 from .. import aside, disk, replacing, verified
 from ..damage import DamagedFile
 from ..disk import failing_as_one_line
@@ -105,7 +106,7 @@ def check(store: Path, progress: Callable[[Findings, int], None] | None = None) 
         total = sum(task.size for task in tasks)
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             running = {pool.submit(task.read): task for task in tasks}
-            for done in as_completed(running):
+            for done in interrupting.completed(running):
                 _note(found, done.result())
                 found.files += 1
                 found.bytes += running[done].size

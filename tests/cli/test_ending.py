@@ -6,9 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from mburst.process import interrupting
 
 ENDS = """
 import atexit, sys, threading, time
@@ -87,6 +91,25 @@ sys.argv = ["mburst", "check", "store"]
 sys.stdout.reconfigure(line_buffering=True)
 __main__.entry()
 """
+STUCK = """
+import atexit, signal, sys, threading
+from mburst import __main__, cli
+from mburst.process import interrupting
+
+def work(_):
+    atexit.register(print, "atexit")
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        {cleans_up}
+
+interrupting.LOST_S, interrupting.PATIENCE_S = 0.05, 0.2
+lock = threading.Lock()
+lock.acquire()
+cli.carry_out = work
+sys.argv = ["mburst", "check", "store"]
+__main__.entry()
+"""
 HUNG_UP = """
 import signal
 from mburst.process import interrupting
@@ -144,6 +167,28 @@ def test_a_signal_behind_all_threads_ends_at_once(tmp_path: Path) -> None:
     """What runs there may hold a lock, and would wait for itself."""
     done = ran(AT_EXIT, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (3, "begins\n", "")
+
+
+@pytest.mark.parametrize("cleans_up", ["lock.acquire()", "threading.Thread(target=lock.acquire).start()"])
+def test_an_interruption_ends_although_what_it_cleans_up_does_not(cleans_up: str, tmp_path: Path) -> None:
+    """It may fall between two steps of a library, which then waits for its own lock."""
+    done = ran(STUCK.format(cleans_up=cleans_up), tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "atexit\n", "mburst: interrupted\n")
+
+
+def test_an_interruption_begins_no_more_work_of_threads() -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        release.wait(60)
+
+    with pytest.raises(KeyboardInterrupt), ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(begun.wait, 60), *(pool.submit(work) for _ in range(20))]
+        for _ in interrupting.completed(futures):
+            threading.Timer(0.1, release.set).start()
+            raise KeyboardInterrupt
+    assert sum(future.cancelled() for future in futures) >= 18
 
 
 def test_a_closed_terminal_leaves_no_file_behind(tmp_path: Path) -> None:

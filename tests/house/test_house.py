@@ -100,6 +100,13 @@ def test_imports_go_one_way(room):
         assert imported_rooms(path, room) <= ALLOWED[room], path
 
 
+def test_no_library_waits_with_locks_that_an_interruption_leaves_taken():
+    """`interrupting.completed` does not take them."""
+    for room in [*ROOMS, "mburst"]:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            assert not re.search(r"import .*\bas_completed", path.read_text()), path
+
+
 # The modules that may query the tables of measurements in SQL: those of the one reading room, and the one that follows
 # the tables in memory. All others use these modules, or the views and queries of sql/.
 ASKED = re.compile(r"\b(?:FROM|JOIN)\s+(?:main\.)?(?:bins|sources|probes|queues)\b|\bFROM\s+\{table\}")
@@ -328,7 +335,7 @@ ONE_OF = {
     "how much of a reason is shown": (r"(?m)^_?MOST_REASON\b.* = ", {"mburst/names.py"}),
     "a table printer": (r"\.ljust\(width|\.rjust\(width", {"mburst/columns.py"}),
     "a writer of whole files": (r"src_dir_fd", {"mburst/files.py"}),
-    "a thread that stores rows beside the work": (r"SimpleQueue\(", {"mburst/services/background.py"}),
+    "a thread that stores rows beside the work": (r"queue\.SimpleQueue\(", {"mburst/services/background.py"}),
 }
 
 
