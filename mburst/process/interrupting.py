@@ -27,7 +27,7 @@ EVERY_S = 0.05
 REPEAT_S = 0.01
 LOST_S = 1.0  # time after which a KeyboardInterrupt that nothing handles is raised again
 INTERRUPTED = 130  # exit code of the command line
-PATIENCE_S = 10.0  # longest time for what an interruption cleans up, and then for the end of threads
+PATIENCE_S = 10.0  # longest time from a signal to the end of the work, and then for each further step of the end
 T = TypeVar("T")
 _LOADS = {ExtensionFileLoader.create_module.__code__, ExtensionFileLoader.exec_module.__code__}
 
@@ -36,12 +36,11 @@ class _SignalState:
     """The state of this process; there is only one."""
 
     own = False  # whether this is mburst's own process
-    waits = False  # whether a thread waits for SIGNALS
     heard = False  # whether one of SIGNALS arrived that raises KeyboardInterrupt
     raised = False  # whether it has raised it
-    since = 0.0  # monotonic time of that, or of the end of the work
+    since = 0.0  # monotonic time at which the present step of the end began
     instead: Callable[[], object] | None = None  # what it calls in place of raising it
-    give_up: Callable[[], object]  # ends the process if the end of the work hangs
+    give_up: Callable[[], object]  # ends the process if the work does not end
 
 
 arrived: list[signal.Signals] = []  # signals that ended work of this process, in order
@@ -51,9 +50,14 @@ _open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
 
 def own_process(give_up: Callable[[], object] = lambda: os._exit(INTERRUPTED)) -> None:
     """From now on, SIGNALS that have their default effect raise KeyboardInterrupt, and interrupt queries. GIVE_UP is
-    called if that has no end. Called at the start of a command; a program that imports mburst handles signals
-    itself."""
+    called in another thread if the work has not ended after PATIENCE_S. Called at the start of a command; a program
+    that imports mburst handles signals itself."""
     _SignalState.own, _SignalState.give_up = True, give_up
+    with suppress(OSError, RuntimeError):  # no file, no thread: then only the main thread hears them
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(writing, False)
+        threading.Thread(target=_wait, args=[reading], name="mburst-interrupt", daemon=True).start()
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     for number in SIGNALS:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _raise)
@@ -72,7 +76,6 @@ def _raise(number: int, frame: FrameType | None) -> None:
         return
     _SignalState.heard = _SignalState.raised = True
     note_end(number)
-    _SignalState.since = time.monotonic()
     _free_in_silence()
     signal.signal(signal.SIGALRM, _look_again)
     signal.setitimer(signal.ITIMER_REAL, LOST_S, LOST_S)
@@ -81,12 +84,8 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 def _look_again(_number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt again if it was lost, because this thread handles no exception: Python discards
-    exceptions in `__del__` and as an import ends, and libraries discard those of what they call. If the process has
-    not ended after PATIENCE_S, continue with the next step of its end: this thread may wait for a lock that it has
-    itself, because the interruption fell between two steps of a library."""
-    if time.monotonic() - _SignalState.since > PATIENCE_S:
-        (_SignalState.instead or _SignalState.give_up)()
-    elif not (_SignalState.instead or sys.exc_info()[1] or _is_loading(frame)):
+    exceptions in `__del__` and as an import ends, and libraries discard those of what they call."""
+    if not (_SignalState.instead or sys.exc_info()[1] or _is_loading(frame)):
         raise KeyboardInterrupt
 
 
@@ -137,15 +136,8 @@ def is_own() -> bool:
 def watch(connection: duckdb.DuckDBPyConnection) -> None:
     """From now on, SIGNALS interrupt CONNECTION if they also raise KeyboardInterrupt; other handlers end the work
     themselves. The connection is closed at the end of the process (ending.py)."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    _open.add(connection)
-    if any(map(_raises, SIGNALS)) and not _SignalState.waits:
-        reading, writing = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(writing, False)
-        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        threading.Thread(target=_wait, args=[reading], name="mburst-interrupt", daemon=True).start()
-        _SignalState.waits = True
+    if threading.current_thread() is threading.main_thread():
+        _open.add(connection)
 
 
 def heard(error: BaseException) -> bool:
@@ -160,16 +152,23 @@ def _raises(number: int) -> bool:
 
 
 def _wait(reading: int) -> None:
-    """Interrupt from such a signal until the process ends, because another query may begin before the exception is
-    raised."""
+    """Interrupt queries from such a signal until the process ends, because another one may begin before the exception
+    is raised. Every PATIENCE_S take the next step of the end: the main thread may be in a library that no signal
+    interrupts, such as one that waits for a server, or wait for a lock that it has itself, because the interruption
+    fell between two steps of a library."""
     pause = threading.Event()
     while True:
         number = os.read(reading, 1)[0]
         if number != signal.SIGINT and arrived and not _SignalState.raised:  # follows one that another handler had
             continue
+        _SignalState.since = time.monotonic()
         while _raises(number):
             _SignalState.heard = True
             _interrupt_all()
+            if time.monotonic() - _SignalState.since > PATIENCE_S:
+                _SignalState.since = time.monotonic()
+                step = _SignalState.instead or _SignalState.give_up
+                threading.Thread(target=step, name="mburst-end", daemon=True).start()
             pause.wait(EVERY_S)
 
 

@@ -103,9 +103,26 @@ def work(_):
     finally:
         {cleans_up}
 
-interrupting.LOST_S, interrupting.PATIENCE_S = 0.05, 0.2
+interrupting.LOST_S, interrupting.PATIENCE_S = 0.05, 0.5
 lock = threading.Lock()
 lock.acquire()
+cli.carry_out = work
+sys.argv = ["mburst", "check", "store"]
+__main__.entry()
+"""
+IN_A_LIBRARY = """
+import atexit, ctypes, os, signal, sys, threading
+from mburst import __main__, cli
+from mburst.process import interrupting
+
+def work(_):
+    atexit.register(print, "atexit")
+    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGTERM]).start()
+    libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
+
+interrupting.PATIENCE_S = 0.5
 cli.carry_out = work
 sys.argv = ["mburst", "check", "store"]
 __main__.entry()
@@ -173,6 +190,12 @@ def test_a_signal_behind_all_threads_ends_at_once(tmp_path: Path) -> None:
 def test_an_interruption_ends_although_what_it_cleans_up_does_not(cleans_up: str, tmp_path: Path) -> None:
     """It may fall between two steps of a library, which then waits for its own lock."""
     done = ran(STUCK.format(cleans_up=cleans_up), tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "atexit\n", "mburst: interrupted\n")
+
+
+def test_a_signal_ends_a_library_that_it_does_not_interrupt(tmp_path: Path) -> None:
+    """Such as one that waits for a server, or for a name."""
+    done = ran(IN_A_LIBRARY, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "atexit\n", "mburst: interrupted\n")
 
 
