@@ -6,8 +6,9 @@ from __future__ import annotations
 import atexit
 import os
 import secrets
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 _removals: dict[object, tuple[int, Callable[[], object]]] = {}  # with the process that has them
 
@@ -25,14 +26,29 @@ def removed(remove: Callable[[], object]) -> Iterator[None]:
         del _removals[key]
 
 
+def place() -> str:
+    """Returns the folder of temporary files. Python finds it by making a file there, which an interruption of this
+    thread would leave behind: another thread does that. Raises OSError if there is none."""
+    import tempfile
+
+    def find() -> None:
+        with suppress(OSError):
+            tempfile.gettempdir()
+
+    finding = threading.Thread(target=find, name="mburst-temporary")
+    with suppress(RuntimeError):  # no thread can be started
+        finding.start()
+        finding.join()
+    return tempfile.gettempdir()
+
+
 @contextmanager
 def folder(prefix: str, above: str | os.PathLike[str] | None = None) -> Iterator[str]:
     """Yields a new folder, with a random name after PREFIX, in ABOVE (None: the folder of temporary files). Raises
     OSError if it cannot be made."""
     import shutil
-    import tempfile
 
-    path = os.path.join(os.path.abspath(above or tempfile.gettempdir()), f"{prefix}{secrets.token_urlsafe(6)}")
+    path = os.path.join(os.path.abspath(above or place()), f"{prefix}{secrets.token_urlsafe(6)}")
     with removed(lambda: shutil.rmtree(path, ignore_errors=True)):
         os.mkdir(path, 0o700)
         yield path

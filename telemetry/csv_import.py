@@ -33,6 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from .. import temporary
 from ..errors import Interrupted, MburstError
 from ..process import shortage
 from ..units import NS_PER_S, PLAUSIBLE_NS
@@ -138,7 +139,10 @@ def open_text(path: str) -> Iterator[CsvText]:
     if path == "-" and sys.stdin is None:
         raise MburstError("standard input is closed", "name a file, or pipe one in")
     standard = cast(io.BufferedReader, sys.stdin.buffer) if path == "-" else None
-    with nullcontext(standard) if standard else open(path, "rb") as stream, tempfile.TemporaryFile() as spool:
+    with (
+        nullcontext(standard) if standard else open(path, "rb") as stream,
+        tempfile.TemporaryFile(dir=temporary.place()) as spool,
+    ):
         if path == "-" or not stream.seekable():
             shutil.copyfileobj(stream, spool)
             spool.flush()

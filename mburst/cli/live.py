@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-import tempfile
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,7 +160,7 @@ def recorded_store(arguments: argparse.Namespace) -> Iterator[StoreFolder]:
     from ..sql import StoreFolder
 
     with ExitStack() as stack:
-        privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
+        privileges.lower(arguments.store or temporary.place(), arguments.user)
         folder = arguments.store or stack.enter_context(temporary.folder("mburst-live-"))
         yield stack.enter_context(StoreFolder.created(folder))
 
@@ -183,7 +182,7 @@ def confine(arguments: argparse.Namespace, recordings: list[RecordSettings], sto
 
     if not opens_files(recordings[0]):
         writes = [store.path, *pins.folders(recordings)]
-        removes = [] if arguments.store else [tempfile.gettempdir()]
+        removes = [] if arguments.store else [temporary.place()]
         privileges.confine(recordings[0].targets, writes, removes, store.made_in)
 
 

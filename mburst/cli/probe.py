@@ -6,7 +6,6 @@ import argparse
 import re
 import socket
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -98,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Probe, store, and print the results. Returns 1 if a host did not resolve or never answered."""
     plan = planned(arguments)
     targets, unresolved = resolved(arguments)
-    privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
+    privileges.lower(arguments.store or temporary.place(), arguments.user)
     if plan.rate * len(targets) > MOST_TOGETHER:
         print_message(
             f"{plan.rate * len(targets):,.0f} probes a second exceed what one process sends in time: what is late "
@@ -111,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         plan = with_hardware(plan, targets)
     with kept(arguments.store) as store:
         # The temporary folder must be removable in the end.
-        privileges.confine([], [arguments.store or tempfile.gettempdir()], made_in=store.made_in)
+        privileges.confine([], [arguments.store or temporary.place()], made_in=store.made_in)
         line = ProbeLine() if sys.stderr.isatty() else None
         done = probe(
             store,

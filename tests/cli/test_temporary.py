@@ -48,6 +48,25 @@ except BaseException as error:
     print(type(error).__name__)
 ending.end(130)
 """
+FINDS_ITS_FOLDER = """
+import os, signal
+from mburst import temporary
+from mburst.process import ending, interrupting
+
+def interrupt(path):
+    os.unlink = unlink
+    signal.raise_signal(signal.SIGTERM)
+    unlink(path)
+
+interrupting.own_process()
+os.unlink, unlink = interrupt, os.unlink
+try:
+    with temporary.folder("test-"):
+        print("works")
+except KeyboardInterrupt:
+    pass
+ending.end(130)
+"""
 
 
 def ran(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -74,6 +93,12 @@ def test_a_thread_that_is_left_behind_leaves_no_draft(work: str, tmp_path: Path)
 def test_an_interrupted_removal_is_repeated(tmp_path: Path) -> None:
     done = ran(INTERRUPTED, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "KeyboardInterrupt\n", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_temporary_files_is_found_without_a_trace(tmp_path: Path) -> None:
+    """Python makes a file there, and removes it."""
+    assert ran(FINDS_ITS_FOLDER, tmp_path).returncode == 130
     assert list(tmp_path.iterdir()) == []
 
 

@@ -45,6 +45,7 @@ ALLOWED = {
         "quality",
         "sent_burst",
         "process.shortage",
+        "temporary",
         "units",
     },
     "sql": {"errors", "files", "process.interrupting", "kept", "machine", "messages", "process.shortage", "units"},

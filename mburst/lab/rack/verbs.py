@@ -78,7 +78,7 @@ class Running:
 
     def __init__(self, rack: Rack, verb: Verb) -> None:
         self.verb = verb
-        self._printed = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
+        self._printed = tempfile.TemporaryFile(dir=temporary.place())  # noqa: SIM115  closed by close()
         argv = command("mburst", *verb.words)
         if verb.hosts:
             argv = ["sh", "-c", _WITH_HOSTS, str(verb.hosts), *argv]
