@@ -23,7 +23,10 @@ from .errors import MburstError, UsageError
 
 PRIVATE, GROUP, PUBLIC = 0o600, 0o640, 0o644  # modes of new files, subject to the umask
 LOCK_S, EVERY_S = 30.0, 0.05
+GRACE_S = 60.0  # during which a draft without a lock may be of a writer that is about to lock it
 _ADDRESS = re.compile(r"[^/]*://|[A-Za-z][A-Za-z0-9+.-]+:/")  # also with one slash, because pathlib removes the second
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{16}\.mburst", re.DOTALL)
+_tidied: set[tuple[int, int]] = set()  # folders in which this process has removed what killed ones left
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -99,7 +102,8 @@ def _draft(folder: int, name: str, mode: int) -> Iterator[BinaryIO]:
     """Yields a stream whose content becomes NAME in the open FOLDER. It is written to a file with a random name first,
     so that NAME is always complete or absent. Raises OSError."""
     _refuse_special(folder, name)
-    draft = f".{name[:100]}.{secrets.token_hex(8)}"
+    _tidy(folder)
+    draft = f".{name[:100]}.{secrets.token_hex(8)}.mburst"
     kind = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     opened = [os.dup(folder)]
 
@@ -113,11 +117,43 @@ def _draft(folder: int, name: str, mode: int) -> Iterator[BinaryIO]:
     with temporary.removed(remove):
         file = os.open(draft, kind, mode, dir_fd=folder)
         with os.fdopen(file, "wb") as stream:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
+
+
+def _tidy(folder: int) -> None:
+    """Remove the drafts that killed processes left in the open FOLDER; once for each folder."""
+    facts = os.fstat(folder)
+    if (place := (facts.st_dev, facts.st_ino)) in _tidied:
+        return
+    _tidied.add(place)
+    with suppress(OSError):  # this user may not list it
+        for name in filter(_DRAFT.fullmatch, os.listdir(folder)):
+            with suppress(OSError):
+                remove_draft(name, folder)
+
+
+def remove_draft(path: str | Path, folder: int | None = None) -> None:
+    """Remove the draft at PATH, relative to an open FOLDER, unless its writer holds its lock. A young draft is not even
+    locked here: its writer may be about to lock it, and does not wait. Raises OSError."""
+    with suppress(FileNotFoundError):
+        draft = os.open(path, _READING, dir_fd=folder)
+        try:
+            facts = os.fstat(draft)
+            if not stat.S_ISREG(facts.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", str(path))
+            if time.time() - facts.st_mtime > GRACE_S:
+                fcntl.flock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path, dir_fd=folder)
+        except BlockingIOError:
+            return
+        finally:
+            os.close(draft)
 
 
 def _refuse_special(folder: int, name: str) -> None:

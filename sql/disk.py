@@ -76,11 +76,11 @@ def make_folder(folder: Path, inside: Path | None = None) -> None:
     sync(folder.parent)
 
 
-def write_durably(path: Path, text: str) -> None:
+def write_durably(path: Path, text: str, mode: int = files.GROUP) -> None:
     """Make or replace the file at PATH, so that it is complete or absent whatever happens. Raises OSError."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        files.put(folder, path.name, text.encode(), files.GROUP)
+        files.put(folder, path.name, text.encode(), mode)
     finally:
         os.close(folder)
 

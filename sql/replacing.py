@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from errno import EACCES, EEXIST, ENOTEMPTY
 from pathlib import Path
 
+from .. import files
 from . import disk
 from .disk import failing_as_one_line
 from .format.filenames import REPLACED, SealedName, new_writer, unfinished_segment
@@ -250,10 +251,8 @@ def _committed(store: Path) -> dict[Path, _Noted]:
 def _put_readers_aside(folder: Path) -> None:
     """Put the file of readers aside: readers that begin from now on do not hold what was listed before. Raises
     OSError."""
-    aside, new = folder / f"{READERS}.{new_writer()}", folder / f".{READERS}.{new_writer()}"
-    os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
-    os.link(folder / READERS, aside)
-    os.rename(new, folder / READERS)
+    os.link(folder / READERS, folder / f"{READERS}.{new_writer()}")
+    disk.write_durably(folder / READERS, "", files.PUBLIC)
 
 
 def _are_gone(folder: Path) -> bool:

@@ -3,9 +3,6 @@ processes at once."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MburstError
+from ...files import remove_draft
 from .. import damage, disk, tables, views
 from ..disk import failing_as_one_line
 from ..format.filenames import HOT, Segment, unfinished_segment
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     import duckdb
 
 OWNED = ("bins", "sources", "recordings")  # tables of one attempt; the rows that record its replacement come last
-GRACE_S = 60.0  # during which a draft without a lock may be of a writer that is about to lock it
 
 
 def clean(store: Path, failed: Callable[[MburstError], None]) -> None:
@@ -33,29 +30,14 @@ def clean(store: Path, failed: Callable[[MburstError], None]) -> None:
         seal_abandoned(store, table, failed)
         with failing_as_one_line(store / table, "clean"):
             for path in list_hot(store, table).unfinished:
-                _remove_draft(path)
+                remove_draft(path)
             for path in _sealed_drafts(store / table):
                 segment = unfinished_segment(path.name)
                 if not (store / HOT / table / f"{segment}.log").exists():  # otherwise its seal is under way, or to come
                     path.unlink(missing_ok=True)
     with failing_as_one_line(store, "clean"):
         for path in store.glob(".mburst.json.*"):
-            _remove_draft(path)
-
-
-def _remove_draft(path: Path) -> None:
-    """Remove the draft of a log or of a marker, unless its writer holds it. A young draft is not even locked here: its
-    writer may be about to lock it, and does not wait."""
-    with suppress(FileNotFoundError):
-        draft = disk.open_regular(path)
-        try:
-            if time.time() - os.fstat(draft).st_mtime > GRACE_S:
-                fcntl.flock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
-        except BlockingIOError:
-            return
-        finally:
-            os.close(draft)
+            remove_draft(path)
 
 
 def _sealed_drafts(folder: Path) -> Iterator[Path]:

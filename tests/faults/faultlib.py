@@ -19,9 +19,9 @@ from typing import Any
 import pyarrow as pa
 from waiting import wait_for
 
+from mburst.files import GRACE_S
 from mburst.sql import StoreFolder
 from mburst.sql.follow import TableFollower
-from mburst.sql.repair.recovery import GRACE_S
 from mburst.sql.tables import arrow_schema
 
 HERE = Path(__file__).parent

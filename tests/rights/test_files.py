@@ -6,11 +6,13 @@ from __future__ import annotations
 import fcntl
 import multiprocessing
 import os
+import signal
 import stat
 import subprocess
 import threading
 
 import pytest
+from forking import exit_code_of
 from racklib import DAY, START, fill, report
 
 from mburst import files
@@ -98,6 +100,42 @@ def test_a_failed_write_leaves_nothing(folder):
         with pytest.raises((MburstError, ValueError)):
             files.write(path, "new", *SAYS)
     assert {path.name for path in folder.iterdir()} == {"x", "file"}
+
+
+def killed_while_writing(path):
+    """Returns the draft of a process that was killed while it wrote PATH."""
+
+    def write():
+        with files.writing(path, *SAYS):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    before = set(path.parent.iterdir())
+    assert exit_code_of(write) == -signal.SIGKILL
+    [draft] = set(path.parent.iterdir()) - before
+    return draft
+
+
+@pytest.mark.parametrize("kept", ["other", "x"])
+def test_what_a_killed_process_left_is_removed_by_the_next(folder, kept):
+    """Drafts of any file, once they are old, unless a process that lives is writing them. Files of others stay."""
+    old, held, young = [killed_while_writing(folder / "x") for _ in range(3)]
+    others = [folder / ".x.0123456789abcdef", folder / ".mburst"]
+    for path in others:
+        path.write_text("")
+    for path in (old, held, *others):
+        os.utime(path, (1e9, 1e9))
+    with held.open() as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        assert exit_code_of(lambda: files.write(folder / kept, "new", *SAYS)) == 0
+    assert {*folder.iterdir()} == {folder / kept, held, young, *others}
+
+
+def test_a_draft_is_held_while_it_is_written(folder):
+    with files.writing(folder / "x", *SAYS):
+        [draft] = folder.iterdir()
+        os.utime(draft, (1e9, 1e9))
+        files.remove_draft(draft)
+        assert draft.exists()
 
 
 @pytest.mark.parametrize(
