@@ -3,7 +3,8 @@
 The name of a sealed file contains the checksum of its content. Before a query reads a file, its content is compared
 with the name, once: the ledger `TABLE/date=…/.verified` remembers file number, size and times of each verified file,
 and a file that differs from its line is verified again. Each line has a checksum of its own; an incomplete line is
-ignored, which costs no more than verifying again. The ledger is only appended to, by any number of readers and writers.
+ignored, which costs no more than verifying again. The ledger is only appended to, by any number of readers and writers, and begins again once it is
+larger than readers take.
 
 Content that changes on the disk without a write to the file (rot) does not change the times of the file: `mburst check`
 verifies all files.
@@ -174,6 +175,8 @@ def _append(ledger: Path, lines: list[bytes]) -> None:
         flags |= os.O_CREAT
     descriptor = os.open(ledger, flags, 0o640)
     try:
+        if os.fstat(descriptor).st_size > MOST_LEDGER:  # nobody reads it any more
+            os.ftruncate(descriptor, 0)
         os.write(descriptor, b"".join(b"\n" + line for line in lines))  # whatever is before it: a line is a line
     finally:
         os.close(descriptor)

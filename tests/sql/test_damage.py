@@ -102,6 +102,24 @@ def test_a_sealed_file_is_verified_once_and_again_when_it_has_changed(
     assert looked == [path, path]
 
 
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_ledger_does_not_grow_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_full: bool) -> None:
+    """Files that seem to change again and again, as on a file system whose file numbers do, or more of them than a
+    ledger may have lines."""
+    store = StoreFolder.create(tmp_path / "store")
+    for at in range(3):
+        write(store, "bins", {"ts_ns": T0 + at})
+    paths = sealed_files(store, "bins")
+    ledger = paths[0].parent.parent / verified.LEDGER
+    monkeypatch.setattr(verified, "MOST_LEDGER", 100 if is_full else 3000)
+    for number in range(40):
+        for path in paths:
+            os.utime(path, ns=(number, number))
+        assert verified.unverified(paths) == {}
+        assert ledger.stat().st_size <= verified.MOST_LEDGER + 1000
+    assert bool(verified.changed(paths)) == is_full
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/zero", path), lambda path: path.mkdir()])
 @pytest.mark.parametrize(
     "place",
