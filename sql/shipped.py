@@ -12,6 +12,7 @@ from pathlib import Path
 from .. import files
 
 SHIPPED_TABLES = "tables"  # in place of a receipt: the tables that are shipped
+SHIPPED_TO = "target"  # likewise: the name of the target
 _MOST_BYTES = 1 << 28
 
 

@@ -3,8 +3,8 @@
 The name of a sealed file contains the checksum of its content. Before a query reads a file, its content is compared
 with the name, once: the ledger `TABLE/date=…/.verified` remembers file number, size and times of each verified file,
 and a file that differs from its line is verified again. Each line has a checksum of its own; an incomplete line is
-ignored, which costs no more than verifying again. The ledger is only appended to, by any number of readers and writers, and begins again once it is
-larger than readers take.
+ignored, which costs no more than verifying again. The ledger is only appended to, by any number of readers and writers,
+and begins again once it is larger than readers take.
 
 Content that changes on the disk without a write to the file (rot) does not change the times of the file: `mburst check`
 verifies all files.

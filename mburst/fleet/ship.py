@@ -23,7 +23,7 @@ from ..errors import MburstError, UsageError
 from ..sql import StoreFolder, damage, disk, verified
 from ..sql.format.filenames import LONGEST_HOST
 from ..sql.segments import FileSelection, damaged_file, list_sealed
-from ..sql.shipped import SHIPPED_TABLES
+from ..sql.shipped import SHIPPED_TABLES, SHIPPED_TO
 from ..sql.store import MARKER
 from ..sql.tables import LISTING, STORE_FORMAT
 from ..units import NS_PER_HOUR, format_count, format_time
@@ -156,6 +156,7 @@ def begin(store: StoreFolder, target: FleetTarget, settings: ShipSettings, table
     noted = call.ledger.receipts.get(SHIPPED_TABLES, set() if call.ledger.is_new else {*LISTING})  # lost: all wait
     if not noted >= {*tables}:
         call.ledger.add(SHIPPED_TABLES, noted.union(tables))
+        call.ledger.add(SHIPPED_TO, {target.name})
         call.ledger.write()
     if call.ledger.is_new and (times := compacted_times(store)):
         until = format_time(times[1])

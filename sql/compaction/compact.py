@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...units import NS_PER_DAY
 from .. import replacing
 from ..damage import readable
 from ..disk import failing_as_one_line
@@ -18,7 +19,7 @@ from ..segments import FileSelection, SealedFile, snapshot
 from ..store import StoreFolder, files_of
 from ..tables import RECORDED
 from . import clock, rewriting, thinning
-from .files import WHOLE_OR_GONE, DayFiles, DayName, compactable, days_of_recordings, in_time, size_of, writers
+from .files import WHOLE_OR_GONE, DayFiles, DayName, Target, compactable, days_of_recordings, in_time, size_of, writers
 from .rules import Detail, KeepRules
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 SMALL = 128 << 20  # bytes: larger files are not made larger
 WAIT_S = 2.0  # for readers, before what was replaced is left to the next run
+UNSHIPPED_NS = 2 * NS_PER_DAY  # for how long a day may wait for its shipping before that is reported
 KEPT_FOR_EVER = ("recordings", "links", "canary", "thinned", "names")
 # Of the rows about a recording, the last one counts (views.py).
 _ROWS = {
@@ -64,12 +66,14 @@ class DayCompacted:
 @dataclass
 class Compacted:
     """The result of one call. `waiting` is the number of replaced files that a reader holds; `troubles` are lines about
-    what was left as it is, and why; `is_busy` means that another call was running, so that nothing was done."""
+    what was left as it is, and why, `unshipped` about days that wait for their shipping; `is_busy` means that another
+    call was running, so that nothing was done."""
 
     store: Path
     days: list[DayCompacted] = field(default_factory=list)
     waiting: int = 0
     troubles: list[str] = field(default_factory=list)
+    unshipped: list[str] = field(default_factory=list)
     bytes: int = 0
     is_busy: bool = False
 
@@ -82,6 +86,7 @@ class Compacted:
             "bytes": self.bytes,
             "waiting_files": self.waiting,
             "troubles": self.troubles,
+            "unshipped": self.unshipped,
         }
 
 
@@ -140,7 +145,13 @@ class _Run:
 
     def _by_age(self) -> None:
         least = Detail.NONE if self._is_clock_believed() else Detail.ALL
+        named = set[Path]()
         for name, day in self._days().items():
+            for target, newest_ns in day.unshipped.items():
+                detail = self._rules.detail(max(name.end_ns, newest_ns), self._now_ns - UNSHIPPED_NS)
+                if detail > Detail.ALL and target.path not in named:
+                    named.add(target.path)
+                    self.done.unshipped.append(_wait(self._store.path, date_of(name.day), target))
             self.done.troubles += [f"{line}: its day stays as it is" for line in day.damaged]
             detail = self._rules.detail(max(name.end_ns, day.newest_ns), self._now_ns)
             self._bring(name, day, min(detail, least))
@@ -204,6 +215,14 @@ class _Run:
             replacement.take_back()
             raise
         return replace(made, after_files=len(after), after_bytes=sum(map(size_of, after)))
+
+
+def _wait(store: Path, date: str, target: Target) -> str:
+    """A sentence on days that are not compacted because they have not been shipped."""
+    return (
+        f"{store}: days from {date} on keep every row until {target.name} has them (see `mburst ship`; if nothing is "
+        f"shipped there any more, remove {target.path})"
+    )
 
 
 def _is_gone(table: str, detail: Detail, day: DayFiles) -> bool:

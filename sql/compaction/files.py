@@ -20,7 +20,7 @@ from ...units import NS_PER_DAY, NS_PER_HOUR
 from .. import verified
 from ..format.filenames import MIXED, SHIPPED, rack_of
 from ..segments import HELD_NS, SECOND_COPY, FileSelection, SealedFile, list_hot, list_sealed, second_copies
-from ..shipped import SHIPPED_TABLES, read_ledger
+from ..shipped import SHIPPED_TABLES, SHIPPED_TO, read_ledger
 from ..tables import ORDER, RECORDED
 from .rules import FOLLOWED_NS, SETTLED_NS, Detail
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Tables whose rows are kept whole, then not at all.
 WHOLE_OR_GONE = ("kept", "queues", "ports", "buffers", "gnmi_values", "device_clocks", "probes", "clock")
 SUMMED = ("steps", "latency_steps")  # made of such rows; their segments have the time of the newest of these
+AGED = (*RECORDED, *WHOLE_OR_GONE, *SUMMED)
 SPARE_DAYS = 7  # of rows about recordings, in case the needed one is damaged
 SMALL_IN_HOUR = 16 << 20  # bytes: larger files are left until their day is over
 
@@ -63,13 +64,30 @@ class DayName:
         return self.end_ns + (HELD_NS if self.is_hour else SETTLED_NS) <= now_ns
 
 
+class Target:
+    """A target of shippers, as its ledger at `path` describes it: its name, and the files that have arrived, by key. If
+    bursts are shipped, these are files that no day without shipped bursts needs any more."""
+
+    def __init__(self, path: Path) -> None:
+        ledger = read_ledger(path)
+        self.path = path
+        self.name = next(iter(ledger.get(SHIPPED_TO, ())), "a target")
+        self._keys = set[str]().union(*ledger.values())
+        self._tables = ledger.get(SHIPPED_TABLES)
+
+    def has_arrived(self, table: str, file: SealedFile) -> bool:
+        """Whether FILE of TABLE has arrived or is not shipped. Files that were compacted from such files have."""
+        is_shipped = self._tables is None or table in self._tables
+        return file.name.segment.compacted > 0 or not is_shipped or "/".join(file.path.parts[-4:]) in self._keys
+
+
 @dataclass
 class DayFiles:
     """The files of a day of a rack, or of an hour of it, that may be replaced, by table. `near` are the files of bins
     of the days before and after, into which bursts across midnight reach. `left` are writers whose bins and senders of
     that day stay as they are; `is_unfinished` means that some of these are of interfaces. `damaged` has a line for each
     damaged file, because of which those of all writers stay. `superseded` are tables with rows that later days have
-    again."""
+    again. `unshipped` are targets that lack some of what is removed with age, and when the newest of it was begun."""
 
     files: dict[str, list[SealedFile]] = field(default_factory=lambda: defaultdict(list))
     near: list[SealedFile] = field(default_factory=list)
@@ -77,12 +95,18 @@ class DayFiles:
     is_unfinished: bool = False
     damaged: list[str] = field(default_factory=list)
     superseded: frozenset[str] = frozenset()
+    unshipped: dict[Target, int] = field(default_factory=dict)
 
     def leave(self, table: str, file: SealedFile, writer: Writer | None) -> None:
         """Keep FILE of TABLE, which WRITER wrote, as it is."""
         if table in RECORDED:
             self.left.add(file.name.segment.writer)
             self.is_unfinished |= writer is not None and writer.is_live
+
+    def wait(self, table: str, file: SealedFile, lacking: Iterable[Target]) -> None:
+        """Note that FILE of TABLE has not arrived at the targets LACKING."""
+        for target in lacking if table in AGED else ():
+            self.unshipped[target] = max(file.name.segment.start_ns, self.unshipped.get(target, 0))
 
     @property
     def is_merged(self) -> bool:
@@ -95,7 +119,7 @@ class DayFiles:
     def newest_ns(self) -> int:
         """When the newest segment of what is removed with age was begun: what is imported later than it was recorded is
         new."""
-        files = [file for table in (*RECORDED, *WHOLE_OR_GONE, *SUMMED) for file in self.files.get(table, ())]
+        files = [file for table in AGED for file in self.files.get(table, ())]
         return max((file.name.segment.start_ns for file in files), default=0)
 
 
@@ -148,7 +172,7 @@ def compactable(store: Path, known: dict[str, Writer], needed: set[DayName], now
     NEEDED of `days_of_recordings`. Raises OSError."""
     days: dict[DayName, DayFiles] = defaultdict(DayFiles)
     bins: dict[DayName, list[SealedFile]] = defaultdict(list)
-    shipped = [_Arrived(read_ledger(path)) for path in sorted((store / SHIPPED).glob("*.json"))]
+    shipped = [Target(path) for path in sorted((store / SHIPPED).glob("*.json"))]
     for table in ORDER:
         listed = _Listed(store, table)
         for file in listed.files:
@@ -159,7 +183,10 @@ def compactable(store: Path, known: dict[str, Writer], needed: set[DayName], now
                 name = _hour_of(file, name)
             if file.path in listed.doubled:
                 days[name].damaged.append(f"{file.path}: {SECOND_COPY}")
-            elif not (listed.is_settled(file, known, name) and all(of.has_arrived(table, file) for of in shipped)):
+            elif lacking := [of for of in shipped if not of.has_arrived(table, file)]:
+                days[name].wait(table, file, lacking)
+                days[name].leave(table, file, known.get(file.name.segment.writer))
+            elif not listed.is_settled(file, known, name):
                 days[name].leave(table, file, known.get(file.name.segment.writer))
             else:
                 days[name].files[table].append(file)
@@ -171,7 +198,7 @@ def compactable(store: Path, known: dict[str, Writer], needed: set[DayName], now
             day.superseded = frozenset() if name in needed else frozenset({"recordings"})
             day.near = [file for day in (name.day - 1, name.day + 1) for file in bins[DayName(day, name.rack)]]
         _verify(day)
-    return {name: day for name, day in over.items() if day.files or day.damaged}
+    return {name: day for name, day in over.items() if day.files or day.damaged or day.unshipped}
 
 
 def _mergeable(tables: Mapping[str, list[SealedFile]]) -> dict[str, list[SealedFile]]:
@@ -241,20 +268,6 @@ def in_time(files: Iterable[SealedFile]) -> list[SealedFile]:
 def _hour_of(file: SealedFile, name: DayName) -> DayName:
     """The hour in which the rows of a file of the day NAME begin."""
     return replace(name, hour=min(max(0, (file.name.first_ns - name.start_ns) // NS_PER_HOUR), 23))
-
-
-class _Arrived:
-    """The files that have arrived according to a ledger of shippers, by key. If bursts are shipped, these are files
-    that no day without shipped bursts needs any more."""
-
-    def __init__(self, ledger: Mapping[str, set[str]]) -> None:
-        self._keys = set[str]().union(*ledger.values())
-        self._tables = ledger.get(SHIPPED_TABLES)
-
-    def has_arrived(self, table: str, file: SealedFile) -> bool:
-        """Whether FILE of TABLE has arrived or is not shipped. Files that were compacted from such files have."""
-        is_shipped = self._tables is None or table in self._tables
-        return file.name.segment.compacted > 0 or not is_shipped or "/".join(file.path.parts[-4:]) in self._keys
 
 
 def _verify(day: DayFiles) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compactionlib import DAY, MS, S, compacted, days_of_bursts, incast, quiet, recorded, together
+from compactionlib import DAY, MS, NOW, S, compacted, days_of_bursts, incast, quiet, recorded, together
 from fleetlib import detected, files, of_whole, plain
 from fleetlib import rows as rows_of
 from storelib import sealed_files
@@ -221,5 +221,7 @@ def test_a_call_for_fewer_tables_does_not_release_the_others(tmp_path: Path) -> 
     before = sealed_files(store, "bins"), sealed_files(store, "sources")
     compacted(store)
     assert (sealed_files(store, "bins"), sealed_files(store, "sources")) == before
+    [line] = compacted(store, NOW + NS_PER_DAY).unshipped
+    assert f"until {target.name} has them" in line and str(next((store.path / "shipped").iterdir())) in line
     ship(store, target, ShipSettings())
     assert len(compacted(store).days) == 3

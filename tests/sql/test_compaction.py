@@ -303,6 +303,20 @@ def test_files_that_were_not_shipped_are_left_alone(store: StoreFolder) -> None:
     assert len(compacted(store).days) == 3
 
 
+def test_a_target_that_days_wait_for_is_named_after_a_while(store: StoreFolder) -> None:
+    """Otherwise the store would grow without a reason that can be seen, for a target that is no longer used."""
+    ledger = store.path / "shipped" / "0123456789abcdef.json"
+    ledger.parent.mkdir()
+    ledger.write_text(ledger_text({"receipt": set(), "tables": {"bins"}, "target": {"s3://old"}}))
+    assert not compacted(store, NOW + NS_PER_DAY - S).unshipped
+    for _ in range(2):
+        [line] = compacted(store, NOW + NS_PER_DAY).unshipped
+        assert f"{store.path}: days from 2024-10-04 on keep every row until s3://old has them" in line
+        assert f"remove {ledger})" in line
+    ledger.unlink()
+    assert not (found := compacted(store, NOW + NS_PER_DAY)).unshipped and len(found.days) == 3
+
+
 def test_the_age_of_late_imports_counts_from_the_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Rows of 2024 that were written 100 days later: they are kept for a day from then on.
     store, imported_ns = StoreFolder.create(tmp_path / "store"), DAY + 100 * NS_PER_DAY
