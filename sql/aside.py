@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,26 @@ from .segments import (
     take_log,
 )
 from .tables import ORDER
+
+COPY = ".copy"  # suffix of a copy that was set aside: no row is missing because of it
+
+
+def place_of(store: Path, path: Path, is_copy: bool = False) -> Path:
+    """The new place for PATH, which is set aside: a name that is not in use."""
+    wanted = store / ASIDE / path.relative_to(store).with_name(f"{path.name}{COPY if is_copy else ''}")
+    number, free = 1, wanted
+    while os.path.lexists(free):
+        number += 1
+        free = wanted.with_name(f"{wanted.name}.{number}")
+    return free
+
+
+def mark_copies(store: Path, paths: Iterable[Path]) -> None:
+    """Note that no row is missing because of what was set aside under the names of PATHS: these files are back, and may
+    be replaced from now on. Raises OSError."""
+    for path in paths if os.path.lexists(store / ASIDE) else ():
+        with suppress(FileNotFoundError):
+            os.rename(store / ASIDE / path.relative_to(store), place_of(store, path, is_copy=True))
 
 
 def missing_files(store: Path, narrow: Callable[[str], FileSelection]) -> dict[str, list[DamagedFile]]:

@@ -136,7 +136,7 @@ def keep(store: StoreFolder, rules: KeepRules, every_s: float) -> int:
             while not stopped.is_set():
                 try:
                     done = compact(store, rules, report=lambda day: report_lines(line(day, rules)))
-                    lines = {*done.troubles, *done.unshipped}
+                    lines = {*done.troubles, *done.waits}
                     _name(sorted(lines - named))
                     named |= lines
                     _warn_of_size(done, rules)
@@ -157,7 +157,7 @@ def describe(done: Compacted, rules: KeepRules, dry_run: bool) -> None:
         print_lines("another compaction of this store is running: nothing was done")
         return
     print_lines(*(line(day, rules) for day in done.days))
-    _name([*done.troubles, *done.unshipped])
+    _name([*done.troubles, *done.waits])
     _warn_of_size(done, rules)
     waiting = f"; {format_count(done.waiting, 'replaced file')} will be removed when no reader holds them"
     if not dry_run:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...units import NS_PER_DAY
-from .. import replacing
+from .. import aside, replacing
 from ..damage import readable
 from ..disk import failing_as_one_line
 from ..format.filenames import COMPACTED, Segment, date_of
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 SMALL = 128 << 20  # bytes: larger files are not made larger
 WAIT_S = 2.0  # for readers, before what was replaced is left to the next run
 UNSHIPPED_NS = 2 * NS_PER_DAY  # for how long a day may wait for its shipping before that is reported
+FOR_MISSING = (
+    "its day keeps every row until a sound file of that name is in its place or it is removed from there, but not longer "
+    "than --bursts"
+)
 KEPT_FOR_EVER = ("recordings", "links", "canary", "thinned", "names")
 # Of the rows about a recording, the last one counts (views.py).
 _ROWS = {
@@ -66,14 +70,14 @@ class DayCompacted:
 @dataclass
 class Compacted:
     """The result of one call. `waiting` is the number of replaced files that a reader holds; `troubles` are lines about
-    what was left as it is, and why, `unshipped` about days that wait for their shipping; `is_busy` means that another
-    call was running, so that nothing was done."""
+    what was left as it is, and why, `waits` about days that are due and keep every row for now; `is_busy` means that
+    another call was running, so that nothing was done."""
 
     store: Path
     days: list[DayCompacted] = field(default_factory=list)
     waiting: int = 0
     troubles: list[str] = field(default_factory=list)
-    unshipped: list[str] = field(default_factory=list)
+    waits: list[str] = field(default_factory=list)
     bytes: int = 0
     is_busy: bool = False
 
@@ -86,7 +90,7 @@ class Compacted:
             "bytes": self.bytes,
             "waiting_files": self.waiting,
             "troubles": self.troubles,
-            "unshipped": self.unshipped,
+            "waits": self.waits,
         }
 
 
@@ -151,10 +155,14 @@ class _Run:
                 detail = self._rules.detail(max(name.end_ns, newest_ns), self._now_ns - UNSHIPPED_NS)
                 if detail > Detail.ALL and target.path not in named:
                     named.add(target.path)
-                    self.done.unshipped.append(_wait(self._store.path, date_of(name.day), target))
+                    self.done.waits.append(_wait(self._store.path, date_of(name.day), target))
             self.done.troubles += [f"{line}: its day stays as it is" for line in day.damaged]
             detail = self._rules.detail(max(name.end_ns, day.newest_ns), self._now_ns)
-            self._bring(name, day, min(detail, least))
+            if (detail := min(detail, least)) is Detail.BURSTS and day.missing:
+                detail = Detail.ALL
+                lines = [f"{file}: {FOR_MISSING}" for file in day.missing]
+                self.done.waits += [line for line in lines if line not in self.done.waits]
+            self._bring(name, day, detail)
 
     def _by_size(self) -> None:
         """Remove detail, the oldest first, then sums, until the store is no larger than allowed."""
@@ -210,7 +218,10 @@ class _Run:
             _Day(self._store.path, made, files, day, self._lanes, self._rules).write(new)
             new.publish()
             after = replacement.files()
-            replacement.commit(file.path for of in files.values() for file in of)
+            replaced = [file.path for of in files.values() for file in of]
+            with failing_as_one_line(self._store.path, "write"):
+                aside.mark_copies(self._store.path, replaced)
+            replacement.commit(replaced)
         except BaseException:
             replacement.take_back()
             raise

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...units import NS_PER_DAY, NS_PER_HOUR
-from .. import verified
-from ..format.filenames import MIXED, SHIPPED, rack_of
+from .. import aside, verified
+from ..damage import DamagedFile
+from ..format.filenames import MIXED, SHIPPED, SealedName, rack_of
 from ..segments import HELD_NS, SECOND_COPY, FileSelection, SealedFile, list_hot, list_sealed, second_copies
 from ..shipped import SHIPPED_TABLES, SHIPPED_TO, read_ledger
 from ..tables import ORDER, RECORDED
@@ -87,7 +88,8 @@ class DayFiles:
     of the days before and after, into which bursts across midnight reach. `left` are writers whose bins and senders of
     that day stay as they are; `is_unfinished` means that some of these are of interfaces. `damaged` has a line for each
     damaged file, because of which those of all writers stay. `superseded` are tables with rows that later days have
-    again. `unshipped` are targets that lack some of what is removed with age, and when the newest of it was begun."""
+    again. `unshipped` are targets that lack some of what is removed with age, and when the newest of it was begun.
+    `missing` are files of bins and senders that were set aside: what is kept of the rest depends on their rows."""
 
     files: dict[str, list[SealedFile]] = field(default_factory=lambda: defaultdict(list))
     near: list[SealedFile] = field(default_factory=list)
@@ -96,6 +98,7 @@ class DayFiles:
     damaged: list[str] = field(default_factory=list)
     superseded: frozenset[str] = frozenset()
     unshipped: dict[Target, int] = field(default_factory=dict)
+    missing: list[DamagedFile] = field(default_factory=list)
 
     def leave(self, table: str, file: SealedFile, writer: Writer | None) -> None:
         """Keep FILE of TABLE, which WRITER wrote, as it is."""
@@ -191,11 +194,13 @@ def compactable(store: Path, known: dict[str, Writer], needed: set[DayName], now
             else:
                 days[name].files[table].append(file)
     over = {name: days[name] for name in sorted(days) if name.is_over(now_ns)}
+    missing = aside.missing_files(store, lambda _: FileSelection())
     for name, day in over.items():
         if name.is_hour:
             day.files = _mergeable(day.files)
         else:
             day.superseded = frozenset() if name in needed else frozenset({"recordings"})
+            day.missing = [file for table in RECORDED for file in missing.get(table, ()) if _is_of(file, name)]
             day.near = [file for day in (name.day - 1, name.day + 1) for file in bins[DayName(day, name.rack)]]
         _verify(day)
     return {name: day for name, day in over.items() if day.files or day.damaged or day.unshipped}
@@ -257,6 +262,15 @@ def _day_of(file: SealedFile) -> DayName:
 
     date = datetime.date.fromisoformat(file.path.parent.parent.name.removeprefix("date="))
     return DayName((date - datetime.date(1970, 1, 1)).days, rack_of(file.path.parent.name))
+
+
+def _is_of(file: DamagedFile, name: DayName) -> bool:
+    """Whether FILE has rows of the day NAME or near it. Of a log, only the day in which it begins counts: it is short,
+    and its end may not be known. A file without any time is of no day, or every day would wait for it."""
+    if file.first_ns is None or file.rack not in ("", name.rack):
+        return False
+    last_ns = file.last_ns if SealedName.parse(Path(file.path).name) else file.first_ns
+    return FileSelection(None, name.start_ns, name.end_ns).takes_times(file.first_ns, last_ns)
 
 
 def in_time(files: Iterable[SealedFile]) -> list[SealedFile]:

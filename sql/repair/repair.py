@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from ...errors import MburstError
 from .. import disk, sealing
+from ..aside import place_of
 from ..damage import DamagedFile
 from ..disk import failing_as_one_line
-from ..format.filenames import ASIDE, HOT, Segment
+from ..format.filenames import HOT, Segment
 from ..format.hotlog import LogContent, LogHeader, LogReader, is_regular
 from ..segments import SECOND_COPY, damage_of_log, sealed_rows
 from ..store import MARKER
@@ -29,9 +30,6 @@ from .checking import check
 
 if TYPE_CHECKING:
     from .checking import Findings
-
-
-COPY = ".copy"  # suffix of a copy that was set aside: no row is missing because of it
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ def _is_log(store: Path, path: Path) -> bool:
 
 def _repair_marker(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
     """Keep a damaged marker under another name, and replace it in one step, so that there is always a marker."""
-    path, aside = store / MARKER, _aside(store, store / MARKER)
+    path, aside = store / MARKER, place_of(store, store / MARKER)
     if not is_regular(path):  # a folder or the like cannot be replaced by a rename
         aside = Path(_move(store, path, dry_run))
     elif not dry_run:
@@ -145,19 +143,9 @@ def _about(log: LogContent, table: str) -> LogHeader | None:
     return LogHeader(table, "", rack, len(rows.column_names))
 
 
-def _aside(store: Path, path: Path, is_copy: bool = False) -> Path:
-    """The new place for PATH: a name that is not in use."""
-    wanted = store / ASIDE / path.relative_to(store).with_name(f"{path.name}{COPY if is_copy else ''}")
-    number, free = 1, wanted
-    while os.path.lexists(free):
-        number += 1
-        free = wanted.with_name(f"{wanted.name}.{number}")
-    return free
-
-
 def _move(store: Path, path: Path, dry_run: bool, is_copy: bool = False) -> str:
     """Move PATH aside, durably. Returns its new place."""
-    aside = _aside(store, path, is_copy)
+    aside = place_of(store, path, is_copy)
     if not dry_run:
         disk.make_folder(aside.parent)
         with suppress(FileNotFoundError):  # another process has moved it

@@ -221,7 +221,7 @@ def test_a_call_for_fewer_tables_does_not_release_the_others(tmp_path: Path) -> 
     before = sealed_files(store, "bins"), sealed_files(store, "sources")
     compacted(store)
     assert (sealed_files(store, "bins"), sealed_files(store, "sources")) == before
-    [line] = compacted(store, NOW + NS_PER_DAY).unshipped
+    [line] = compacted(store, NOW + NS_PER_DAY).waits
     assert f"until {target.name} has them" in line and str(next((store.path / "shipped").iterdir())) in line
     ship(store, target, ShipSettings())
     assert len(compacted(store).days) == 3

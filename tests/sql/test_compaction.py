@@ -308,13 +308,13 @@ def test_a_target_that_days_wait_for_is_named_after_a_while(store: StoreFolder) 
     ledger = store.path / "shipped" / "0123456789abcdef.json"
     ledger.parent.mkdir()
     ledger.write_text(ledger_text({"receipt": set(), "tables": {"bins"}, "target": {"s3://old"}}))
-    assert not compacted(store, NOW + NS_PER_DAY - S).unshipped
+    assert not compacted(store, NOW + NS_PER_DAY - S).waits
     for _ in range(2):
-        [line] = compacted(store, NOW + NS_PER_DAY).unshipped
+        [line] = compacted(store, NOW + NS_PER_DAY).waits
         assert f"{store.path}: days from 2024-10-04 on keep every row until s3://old has them" in line
         assert f"remove {ledger})" in line
     ledger.unlink()
-    assert not (found := compacted(store, NOW + NS_PER_DAY)).unshipped and len(found.days) == 3
+    assert not (found := compacted(store, NOW + NS_PER_DAY)).waits and len(found.days) == 3
 
 
 def test_the_age_of_late_imports_counts_from_the_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,71 @@
+"""Compaction of days of which files were set aside by `mburst repair`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from compactionlib import DAY, NOW, bursts, compacted, days_of_bursts, same
+from storelib import sealed_files
+
+from mburst.sql import StoreFolder
+from mburst.sql.compaction.rules import Detail
+from mburst.sql.format.filenames import date_of
+from mburst.sql.repair.checking import check
+from mburst.sql.repair.repair import repair
+from mburst.sql.repair.sums import compare_sums
+from mburst.units import NS_PER_DAY
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StoreFolder:
+    """A store of three days of two hosts."""
+    made = StoreFolder.create(tmp_path / "store")
+    days_of_bursts(made)
+    return made
+
+
+@pytest.mark.parametrize("table", ["bins", "sources"])
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_day_of_which_a_file_was_set_aside_loses_no_sound_row(store: StoreFolder, table: str, is_back: bool) -> None:
+    """What is kept of senders is decided by the bins. Once the file is back, or given up, its day is compacted."""
+    before = bursts(store)
+    path = min(sealed_files(store, table), key=lambda path: path.name.split(".")[3])
+    content = path.read_bytes()
+    path.write_bytes(b"?")
+    list(repair(store.path))
+    done = compacted(store)
+    assert len([line for line in done.waits if str(path.relative_to(store.path)) in line]) == 1
+    assert {day.detail for day in done.days if date_of(day.name.day) == "2024-10-04"} <= {Detail.ALL}
+    assert any(day.detail is Detail.BURSTS for day in done.days)
+    [gone] = (store.path / "damaged").glob("*/*/*/*")
+    if is_back:
+        path.write_bytes(content)
+        assert same(before, bursts(store))
+    else:
+        gone.unlink()
+    assert [day.detail for day in compacted(store).days] == [Detail.BURSTS]
+    assert not compacted(store).waits
+    if is_back:
+        assert same(before, bursts(store))
+        found = check(store.path)
+        compare_sums(store.path, found)
+        assert found.is_sound
+
+
+def test_days_with_missing_rows_are_removed_with_age(store: StoreFolder) -> None:
+    path = sealed_files(store, "bins")[0]
+    path.write_bytes(b"?")
+    list(repair(store.path))
+    done = compacted(store, NOW + 90 * NS_PER_DAY)
+    assert not done.waits and {day.detail for day in done.days} == {Detail.STEPS}
+
+
+def test_days_after_a_log_that_was_set_aside_do_not_wait_for_it(store: StoreFolder) -> None:
+    """Of such a log it may be unknown when its last row is."""
+    for name in ("host-r0", ""):
+        log = store.path / "hot" / "bins" / f"{name}-{DAY + NS_PER_DAY // 2:020}-0123456789ab-0.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_bytes(b"x" * 1000)
+    list(repair(store.path))
+    assert [date_of(day.name.day) for day in compacted(store).days if day.detail is Detail.BURSTS] == ["2024-10-05"]
