@@ -29,8 +29,8 @@ SMALL = 128 << 20  # bytes: larger files are not made larger
 WAIT_S = 2.0  # for readers, before what was replaced is left to the next run
 UNSHIPPED_NS = 2 * NS_PER_DAY  # for how long a day may wait for its shipping before that is reported
 FOR_MISSING = (
-    "its day keeps every row until a sound file of that name is in its place or it is removed from there, but not longer "
-    "than --bursts"
+    "its day keeps every row until a sound file of that name is in its place or it is removed from there, "
+    "at most for the time of --bursts"
 )
 KEPT_FOR_EVER = ("recordings", "links", "canary", "thinned", "names")
 # Of the rows about a recording, the last one counts (views.py).
