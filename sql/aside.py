@@ -6,7 +6,6 @@ its name is back in the store, or until somebody removes it from that folder."""
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -59,7 +58,12 @@ def missing_files(store: Path, narrow: Callable[[str], FileSelection]) -> dict[s
 def missing(store: Path, table: str, narrow: FileSelection) -> list[DamagedFile]:
     """Returns the same for TABLE."""
     hot, sealed = list_hot(store / ASIDE, table), list_sealed(store / ASIDE, table, narrow)
-    found = [damaged_file(file, table, SET_ASIDE) for file in sealed.files if not _is_back(store, file)]
+    back = {folder: _parts_in(store / folder.relative_to(store / ASIDE)) for folder in _folders_of(sealed.files)}
+    found = [
+        damaged_file(file, table, SET_ASIDE)
+        for file in sealed.files
+        if (file.name.segment.name, file.name.part) not in back[file.path.parent]
+    ]
     found += [replace(damage, reason=SET_ASIDE) for damage in [*hot.damage, *sealed.damage]]
     for path, segment in hot.logs.items():
         if not os.path.lexists(store / HOT / table / path.name):
@@ -71,12 +75,18 @@ def missing(store: Path, table: str, narrow: FileSelection) -> list[DamagedFile]
     ]
 
 
-def _is_back(store: Path, file: SealedFile) -> bool:
-    """Whether the store again has, in its place, the part of a segment that FILE holds."""
-    pattern = f"{glob.escape(file.name.segment.name)}.*.parquet"
-    there = (store / file.path.parent.relative_to(store / ASIDE)).glob(pattern)
-    names = [SealedName.parse(path.name) for path in there]
-    return any(name is not None and name.part == file.name.part for name in names)
+def _folders_of(files: Iterable[SealedFile]) -> set[Path]:
+    return {file.path.parent for file in files}
+
+
+def _parts_in(folder: Path) -> set[tuple[str, int]]:
+    """Returns the parts of segments that FOLDER of the store has: the name of each segment, and the number of the
+    part. Raises OSError."""
+    try:
+        names = map(SealedName.parse, os.listdir(folder))
+    except FileNotFoundError:
+        return set()
+    return {(name.segment.name, name.part) for name in names if name is not None}
 
 
 def _missing_of_log(store: Path, path: Path, table: str, segment: Segment) -> list[DamagedFile]:

@@ -9,18 +9,28 @@ are merged unchanged, those of an hour into one, once followers of the store hav
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...units import NS_PER_DAY, NS_PER_HOUR
 from .. import aside, verified
 from ..damage import DamagedFile
-from ..format.filenames import MIXED, SHIPPED, SealedName, rack_of
-from ..segments import HELD_NS, SECOND_COPY, FileSelection, SealedFile, list_hot, list_sealed, second_copies
+from ..format.filenames import ASIDE, MIXED, SHIPPED, SealedName, rack_of
+from ..segments import (
+    HELD_NS,
+    SECOND_COPY,
+    FileSelection,
+    SealedFile,
+    damaged_file,
+    list_hot,
+    list_sealed,
+    second_copies,
+)
 from ..shipped import SHIPPED_TABLES, SHIPPED_TO, read_ledger
 from ..tables import ORDER, RECORDED
 from .rules import FOLLOWED_NS, SETTLED_NS, Detail
@@ -194,14 +204,16 @@ def compactable(store: Path, known: dict[str, Writer], needed: set[DayName], now
             else:
                 days[name].files[table].append(file)
     over = {name: days[name] for name in sorted(days) if name.is_over(now_ns)}
-    missing = aside.missing_files(store, lambda _: FileSelection())
+    missing = _set_aside(store)
     for name, day in over.items():
         if name.is_hour:
             day.files = _mergeable(day.files)
         else:
             day.superseded = frozenset() if name in needed else frozenset({"recordings"})
-            day.missing = [file for table in RECORDED for file in missing.get(table, ()) if _is_of(file, name)]
-            day.near = [file for day in (name.day - 1, name.day + 1) for file in bins[DayName(day, name.rack)]]
+            near = FileSelection(None, name.start_ns, name.end_ns)
+            day.missing = [of.file for of in missing if of.rack in ("", name.rack) and near.takes_times(*of.times)]
+            beside = (file for day in (name.day - 1, name.day + 1) for file in bins[DayName(day, name.rack)])
+            day.near = [file for file in beside if near.takes(file.name)]
         _verify(day)
     return {name: day for name, day in over.items() if day.files or day.damaged or day.unshipped}
 
@@ -264,13 +276,28 @@ def _day_of(file: SealedFile) -> DayName:
     return DayName((date - datetime.date(1970, 1, 1)).days, rack_of(file.path.parent.name))
 
 
-def _is_of(file: DamagedFile, name: DayName) -> bool:
-    """Whether FILE has rows of the day NAME or near it. Of a log, only the day in which it begins counts: it is short,
-    and its end may not be known. A file without any time is of no day, or every day would wait for it."""
-    if file.first_ns is None or file.rack not in ("", name.rack):
-        return False
-    last_ns = file.last_ns if SealedName.parse(Path(file.path).name) else file.first_ns
-    return FileSelection(None, name.start_ns, name.end_ns).takes_times(file.first_ns, last_ns)
+class _SetAside(NamedTuple):
+    """A file of bins or senders that was set aside, and the first and last time of its rows."""
+
+    file: DamagedFile
+    rack: str
+    times: tuple[int, int | None]
+
+
+def _set_aside(store: Path) -> list[_SetAside]:
+    """Returns the files of bins and senders that were set aside. Of a log, only the time at which it begins counts: it
+    is short, and its end may not be known. A file without any time is left out, or every day would wait for it. Raises
+    OSError."""
+    if not os.path.lexists(store / ASIDE):
+        return []
+    found = [file for table in RECORDED for file in aside.missing(store, table, FileSelection())]
+    return [
+        _SetAside(
+            file, file.rack, (file.first_ns, file.last_ns if SealedName.parse(Path(file.path).name) else file.first_ns)
+        )
+        for file in found
+        if file.first_ns is not None
+    ]
 
 
 def in_time(files: Iterable[SealedFile]) -> list[SealedFile]:
@@ -285,7 +312,11 @@ def _hour_of(file: SealedFile, name: DayName) -> DayName:
 
 
 def _verify(day: DayFiles) -> None:
-    """Leave out damaged files, and the bins and senders of writers that keep some of them: they belong together."""
+    """Leave out damaged files, and the bins and senders of writers that keep some of them: they belong together. A
+    damaged file of a day before or after is missing there."""
+    beside = verified.unverified([file.path for file in day.near])
+    day.missing += [damaged_file(file, "bins", beside[file.path]) for file in day.near if file.path in beside]
+    day.near = [file for file in day.near if file.path not in beside]
     faults = verified.unverified([file.path for files in day.files.values() for file in files])
     day.damaged += [f"{path}: {reason}" for path, reason in faults.items()]
     for table, files in list(day.files.items()):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from compactionlib import DAY, NOW, bursts, compacted, days_of_bursts, same
+from compactionlib import DAY, MS, NOW, S, bursts, compacted, days_of_bursts, incast, quiet, recorded, same, together
 from storelib import sealed_files
 
 from mburst.sql import StoreFolder
-from mburst.sql.compaction.rules import Detail
+from mburst.sql.compaction.compact import compact
+from mburst.sql.compaction.rules import Detail, KeepRules
 from mburst.sql.format.filenames import date_of
 from mburst.sql.repair.checking import check
 from mburst.sql.repair.repair import repair
@@ -51,6 +52,30 @@ def test_a_day_of_which_a_file_was_set_aside_loses_no_sound_row(store: StoreFold
         found = check(store.path)
         compare_sums(store.path, found)
         assert found.is_sound
+
+
+def test_a_damaged_file_at_midnight_holds_up_only_the_days_beside_it(tmp_path: Path) -> None:
+    """Bursts across midnight are kept with bins of the next day."""
+    store = StoreFolder.create(tmp_path / "store")
+    noon = NS_PER_DAY // 2
+    parts = [
+        part
+        for day in range(4)
+        for part in (quiet(DAY + day * NS_PER_DAY + noon, 500), incast(DAY + day * NS_PER_DAY + noon + 60 * S))
+    ]
+    recorded(store, "r0", *together(*parts))
+    recorded(store, "r1", *together(quiet(DAY + NS_PER_DAY + 2 * MS, 300)))
+    path = min(path for path in sealed_files(store, "bins") if path.name.startswith("host-r1-"))
+    content = path.read_bytes()
+    before = bursts(store)
+    path.write_bytes(bytes([*content[:-200], content[-200] ^ 1, *content[-199:]]))
+    now_ns = NOW + 3 * NS_PER_DAY
+    done = compact(store, KeepRules(), now_ns=now_ns)
+    assert [day.detail for day in done.days] == [Detail.ALL, *[Detail.BURSTS] * 3]
+    assert any(str(path) in line for line in done.waits) and any(str(path) in line for line in done.troubles)
+    path.write_bytes(content)
+    assert [day.detail for day in compacted(store, now_ns).days] == [Detail.BURSTS] * 2
+    assert same(before, bursts(store))
 
 
 def test_days_with_missing_rows_are_removed_with_age(store: StoreFolder) -> None:
