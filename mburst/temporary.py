@@ -15,15 +15,16 @@ _removals: dict[object, tuple[int, Callable[[], object]]] = {}  # with the proce
 
 @contextmanager
 def removed(remove: Callable[[], object]) -> Iterator[None]:
-    """Call REMOVE when the context ends. If an interruption prevents that, or a thread is still in the context, it is
-    called, possibly again, at the end of the process. It must not raise, and must allow that nothing is there."""
+    """Call REMOVE when the context ends. If an interruption prevents that, or a thread is still in the context, or
+    REMOVE returns False because something is left, it is called, possibly again, at the end of the process. It must not
+    raise, and must allow that nothing is there."""
     key = object()
     _removals[key] = os.getpid(), remove
     try:
         yield
     finally:
-        remove()
-        del _removals[key]
+        if remove() is not False:
+            del _removals[key]
 
 
 def place() -> str:
@@ -46,12 +47,26 @@ def place() -> str:
 def folder(prefix: str, above: str | os.PathLike[str] | None = None) -> Iterator[str]:
     """Yields a new folder, with a random name after PREFIX, in ABOVE (None: the folder of temporary files). Raises
     OSError if it cannot be made."""
-    import shutil
-
     path = os.path.join(os.path.abspath(above or place()), f"{prefix}{secrets.token_urlsafe(6)}")
-    with removed(lambda: shutil.rmtree(path, ignore_errors=True)):
+    with removed(lambda: _remove_folder(path)):
         os.mkdir(path, 0o700)
         yield path
+
+
+def _remove_folder(path: str) -> bool:
+    """Remove a folder with its content, also what is write-protected. Returns whether nothing is left."""
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=True)
+    if not os.path.lexists(path):
+        return True
+    for parent, folders, _ in os.walk(path):
+        for name in folders:
+            if not os.path.islink(inside := os.path.join(parent, name)):
+                with suppress(OSError):
+                    os.chmod(inside, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
+    return not os.path.lexists(path)
 
 
 def _remove_all() -> None:

@@ -24,6 +24,7 @@ def end(code: int) -> NoReturn:
 def give_up() -> NoReturn:
     """End an interrupted process without its threads, and without what it has not yet cleaned up except temporary
     files."""
+    interrupting.call_instead(lambda: os._exit(interrupting.INTERRUPTED))  # if nobody reads the message
     print_message("interrupted")
     _finish(interrupting.INTERRUPTED)
 

@@ -5,6 +5,7 @@ signals themselves (stopping.py).
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
@@ -27,7 +28,7 @@ EVERY_S = 0.05
 REPEAT_S = 0.01
 LOST_S = 1.0  # time after which a KeyboardInterrupt that nothing handles is raised again
 INTERRUPTED = 130  # exit code of the command line
-PATIENCE_S = 10.0  # longest time from a signal to the end of the work, and then for each further step of the end
+PATIENCE_S = 15.0  # longest time from a signal to the end of the work, and for each further step of the end
 T = TypeVar("T")
 _LOADS = {ExtensionFileLoader.create_module.__code__, ExtensionFileLoader.exec_module.__code__}
 
@@ -115,6 +116,11 @@ def call_instead(function: Callable[[], object]) -> None:
     _SignalState.instead, _SignalState.since = function, time.monotonic()
 
 
+def begin_step() -> None:
+    """Note that a further step of the end begins, such as the end of another process: it may take PATIENCE_S again."""
+    _SignalState.since = time.monotonic()
+
+
 def _free_in_silence() -> None:
     """From now on, in mburst's own process, print nothing about errors in objects that Python frees, such as a
     half-made event loop or a coroutine that is never awaited."""
@@ -156,10 +162,12 @@ def _wait(reading: int) -> None:
     is raised. Every PATIENCE_S take the next step of the end: the main thread may be in a library that no signal
     interrupts, such as one that waits for a server, or wait for a lock that it has itself, because the interruption
     fell between two steps of a library."""
-    pause = threading.Event()
+    pause, heard = threading.Event(), 0
     while True:
         number = os.read(reading, 1)[0]
-        if number != signal.SIGINT and arrived and not _SignalState.raised:  # follows one that another handler had
+        heard += 1
+        is_handled = number != signal.SIGINT or heard <= len(arrived)
+        if arrived and not _SignalState.raised and is_handled:  # by another handler, or it follows one that was
             continue
         _SignalState.since = time.monotonic()
         while _raises(number):
@@ -168,7 +176,10 @@ def _wait(reading: int) -> None:
             if time.monotonic() - _SignalState.since > PATIENCE_S:
                 _SignalState.since = time.monotonic()
                 step = _SignalState.instead or _SignalState.give_up
-                threading.Thread(target=step, name="mburst-end", daemon=True).start()
+                try:
+                    _thread.start_new_thread(step, ())  # as in stopping.py, without locks of `threading`
+                except RuntimeError:  # no thread can be started
+                    step()
             pause.wait(EVERY_S)
 
 

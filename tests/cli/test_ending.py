@@ -127,6 +127,88 @@ cli.carry_out = work
 sys.argv = ["mburst", "check", "store"]
 __main__.entry()
 """
+UNREAD = """
+import os, signal, sys, threading, time
+from mburst import __main__, cli
+from mburst.messages import print_message
+from mburst.process import interrupting, printing
+
+def write():
+    while True:
+        print_message("x" * 200)
+
+def work(_):
+    threading.Thread(target=write, daemon=True).start()
+    time.sleep(1)  # until the pipe is full
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+
+interrupting.PATIENCE_S = 0.5
+cli.carry_out = work
+sys.argv = ["mburst", "check", "store"]
+__main__.entry()
+"""
+NO_THREAD = """
+import _thread, signal, sys, threading, time
+from mburst import __main__, cli
+from mburst.process import interrupting
+
+def refuse(*given):
+    raise RuntimeError("can't start new thread")
+
+def work(_):
+    _thread.start_new_thread = refuse
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        lock.acquire()
+
+interrupting.PATIENCE_S = 0.5
+lock = threading.Lock()
+lock.acquire()
+cli.carry_out = work
+sys.argv = ["mburst", "check", "store"]
+__main__.entry()
+"""
+STEPS = """
+import signal, sys, time
+from mburst import __main__, cli
+from mburst.process import interrupting
+
+def work(_):
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        for _ in range(6):
+            interrupting.begin_step()
+            time.sleep(0.4)
+        print("cleaned up")
+
+interrupting.PATIENCE_S = 1.0
+cli.carry_out = work
+sys.argv = ["mburst", "check", "store"]
+__main__.entry()
+"""
+LATE = """
+import os, signal, threading, time
+from mburst.process import interrupting
+from mburst.process.stopping import stopping
+
+def late(*given):
+    number = read(*given)
+    time.sleep(0.3)  # this thread does not come to run
+    return number
+
+read, os.read = os.read, late
+interrupting.own_process(lambda: os._exit(3))
+interrupting.PATIENCE_S = 0.2
+stop = threading.Event()
+with stopping(stop.set):
+    os.kill(os.getpid(), signal.SIGINT)
+    stop.wait()
+time.sleep(1)
+print(interrupting._SignalState.heard)
+"""
 HUNG_UP = """
 import signal
 from mburst.process import interrupting
@@ -237,3 +319,27 @@ def test_exit_codes_are_those_of_the_verbs(words: list[str], code: int, tmp_path
         pytest.skip("mburst is not installed beside this Python")
     done = subprocess.run([program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == code and bool(done.stdout) == (code == 0) and done.stderr.count("\n") == (code != 0)
+
+
+def test_a_signal_ends_a_command_whose_messages_nobody_reads(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", UNREAD], cwd=tmp_path, stderr=subprocess.PIPE)
+    try:
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_signal_ends_a_command_that_can_start_no_thread(tmp_path: Path) -> None:
+    done = ran(NO_THREAD, tmp_path)
+    assert (done.returncode, done.stderr) == (130, "mburst: interrupted\n")
+
+
+def test_cleaning_up_in_steps_has_time_for_each(tmp_path: Path) -> None:
+    done = ran(STEPS, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "cleaned up\n", "mburst: interrupted\n")
+
+
+def test_a_signal_that_was_handled_interrupts_nothing_later(tmp_path: Path) -> None:
+    done = ran(LATE, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,39 @@ def test_a_process_removes_only_its_own(tmp_path: Path) -> None:
             os._exit(0)
         os.waitpid(child, 0)
         assert Path(folder).exists()
+
+
+def test_what_cannot_be_removed_is_tried_again_at_the_end(tmp_path: Path) -> None:
+    """A thread may still fill the folder."""
+    tries: list[bool] = []
+
+    def remove() -> bool:
+        tries.append(True)
+        return len(tries) > 1
+
+    with temporary.removed(remove):
+        pass
+    temporary._remove_all()
+    assert len(tries) == 2
+    temporary._removals.clear()
+
+
+@pytest.mark.parametrize("mode", [0o500, 0o000])
+def test_a_folder_with_write_protected_folders_is_removed(mode: int) -> None:
+    program = f"""
+import os
+from pathlib import Path
+from mburst import temporary
+if os.geteuid() == 0:
+    os.chown(".", 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+with temporary.folder("test-", ".") as folder:
+    inside = Path(folder, "inside")
+    inside.mkdir()
+    (inside / "file").touch()
+    inside.chmod({mode})
+print(os.listdir("."))
+"""
+    with tempfile.TemporaryDirectory() as place:  # all folders above it can be passed by anybody
+        done = ran(program, Path(place))
+    assert (done.stdout, done.stderr) == ("[]\n", "")

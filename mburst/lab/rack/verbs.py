@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from ... import extras, temporary
 from ...errors import MburstError
+from ...process import interrupting
 from ...process.python import command
 from .errors import RackFailed, RackUnavailable
 from .plan import CACHE2_IP, CACHE2_PORT, CACHE_IP, CACHE_PORT
@@ -121,6 +122,7 @@ class Running:
 
     def close(self) -> None:
         """End the verb if it still runs; it is killed if it does not end soon. Repeating it is harmless."""
+        interrupting.begin_step()
         self.ask_to_end()
         try:
             self._process.wait(_PATIENCE_S)
