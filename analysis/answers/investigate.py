@@ -14,13 +14,14 @@ import numpy as np
 
 from ...errors import MburstError
 from ...sql.damage import DamagedFile, counted, damaged_files
-from ...units import NS_PER_S, format_count, format_duration
+from ...units import NS_PER_S, format_count
 from ..bursts.contention import Contention, contention
 from ..canary.sensitivity import CanaryContext, canary_context
 from ..cause import fanin, gather, predicted_queue
 from ..cause.arrivals import arrivals_of
 from ..cause.arriving import stretches_of
 from ..cause.conservation import Agreement
+from ..cause.evidence.exposure import lateness_by_burst
 from ..cause.evidence.switch import PortQueue
 from ..cause.ledger import Crossing
 from ..cause.link_ends import Lane, link_ends
@@ -53,6 +54,7 @@ from ..model.stats import Floats, benjamini_hochberg
 from ..read.path_ends import host_of
 from ..whatif.read_senders import senders_while_full
 from ..whatif.replay import PredictedLatency, Replay, calibrate, usual_changes, what_if
+from .chosen import choose_recordings
 from .memory import hold_to_memory
 
 if TYPE_CHECKING:
@@ -170,13 +172,25 @@ def investigate(
         answer.notes.extend(uncounted_pauses(con, ends))
     if answer.bursts:
         answer.notes.extend(unkept_senders(con))
-        answer.groups = fanin.groups(con, answer.main_bursts, addresses)
+        answer.groups = fanin.groups(con, answer.main_bursts, addresses, lateness_of(answer))
         answer.onsets = read_onsets(con, answer.main_bursts)
         answer.contention = contention(con, MOST_PAIRS)
     if considers_changes:
         consider_changes(con, answer)
     answer.seen = canary_context(con, chosen.values(), answer.bursts, question.definition)
     return answer
+
+
+def lateness_of(answer: InvestigationResult) -> dict[int, float] | None:
+    """Returns the lateness that each burst of the deciding port caused, ns, by its number. None unless bursts are the
+    cause, and if TCP repeated probes: these waited for another packet, which an earlier burst dropped."""
+    finding = answer.findings[0] if answer.findings else None
+    if answer.cause != "bursts" or finding is None or finding.evidence.repeats.either.any():
+        return None
+    assert finding.evidence.crossing is not None
+    spans = finding.scene.bursts[finding.scene.number_of(finding.evidence.crossing)]
+    caused = lateness_by_burst(finding.evidence, spans).tolist()
+    return dict(zip((burst["burst"] for burst in answer.main_bursts), caused, strict=True))
 
 
 def hold_sources_together(
@@ -217,41 +231,6 @@ def consider_changes(con: duckdb.DuckDBPyConnection, answer: InvestigationResult
     if crossing and came:
         windows = next((queue for port, queue in answer.windows if port is crossing.port), None)
         answer.prediction = predicted_queue.predicted(crossing.port, came, windows)
-
-
-def choose_recordings(
-    recordings: list[dict[str, Any]], notes: list[str], without_speed: list[str]
-) -> dict[Lane, list[dict[str, Any]]]:
-    """Returns the recordings to use of each lane, all of one bin width and each time once. If a recording overlaps an
-    earlier one, only its part after that is used. Of two consecutive recordings that share a bin, each has a part of
-    it: both are used."""
-    chosen: dict[Lane, list[dict[str, Any]]] = {}
-    for recording in recordings:
-        lane = (recording["host"], recording["interface"], recording["direction"])
-        if recording["link_bps"] is None:
-            without_speed.append(" ".join(lane))
-            continue
-        kept = chosen.setdefault(lane, [])
-        if kept and recording["rack"] != kept[0]["rack"]:
-            notes.append(f"{' '.join(lane)}: recording {recording['recording_id']} is of another rack; it is left out")
-            continue
-        until = max((before["end_ns"] for before in kept), default=recording["first_ns"])
-        overlap = until - recording["first_ns"]
-        if kept and (recording["bin_ns"] != kept[0]["bin_ns"] or (overlap > 0 and recording["end_ns"] <= until)):
-            notes.append(
-                f"{' '.join(lane)}: recording {recording['recording_id']} overlaps another or has other bins; "
-                "it is left out"
-            )
-            continue
-        if overlap > recording["bin_ns"]:
-            notes.append(
-                f"{' '.join(lane)}: recording {recording['recording_id']} overlaps another for "
-                f"{format_duration(overlap)}; "
-                "what it has of that time is left out"
-            )
-            recording = {**recording, "first_ns": until, "from_ns": until}
-        kept.append(recording)
-    return chosen
 
 
 def span_of(chosen: dict[Lane, list[dict[str, Any]]], paths: list[Path]) -> tuple[int, int]:
@@ -302,7 +281,7 @@ def make_scenes(
     for path, crossed in zip(probes, crossings, strict=True):
         if any(crossings) and not crossed:
             continue
-        kept = within(path, crossed, notes)
+        kept, outside = within(path, crossed, notes)
         note_reflector(kept, question.rule.on(crossing.port.link_bps for crossing in crossed), notes)
         crossed = [crossing for crossing in crossed if np.isfinite(crossing.port.position(kept.tx)).any()]
         scenes.append(
@@ -315,6 +294,7 @@ def make_scenes(
                 question.rule,
                 [arrivals[id(c.port)] for c in crossed],
                 [counted[id(c.port)] for c in crossed],
+                outside,
             )
         )
     if any(crossings):
@@ -335,16 +315,17 @@ def controls_of(probes: list[Probes], crossings: list[list[Crossing]], notes: li
     return others
 
 
-def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> Probes:
-    """Returns the probes that were sent while a port was recorded, or all probes if none was."""
+def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> tuple[Probes, Probes | None]:
+    """Returns the probes that were sent while a port was recorded, or all probes if none was; and the others, if there
+    are any."""
     recorded = np.zeros(len(probes), dtype=bool)
     for crossing in crossings:
         recorded |= np.isfinite(crossing.port.position(probes.tx))
     if not recorded.any() or recorded.all():
-        return probes
+        return probes, None
     outside = format_count(int((~recorded).sum()), "probe")
     notes.append(f"{probes.path}: {outside} outside of the recorded time, left out")
-    return probes.select(recorded)
+    return probes.select(recorded), probes.select(~recorded)
 
 
 def note_reflector(probes: Probes, rule: TailRule, notes: list[str]) -> None:

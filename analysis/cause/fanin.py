@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,15 +44,19 @@ class Group:
     racks: list[str]
     called: dict[str, AddressName]
     services: list[dict[str, Any]]
+    share_of_lateness: float | None = None  # of the lateness in all bursts; None unless they are the cause
     port: int | None = None  # from which most of its members' bytes come; looked up for the first LOOKED_UP groups
     trigger: Trigger | None = None  # looked up for the same groups
 
 
 def groups(
-    con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]], addresses: dict[str, str] | None = None
+    con: duckdb.DuckDBPyConnection,
+    bursts: list[dict[str, Any]],
+    addresses: dict[str, str] | None = None,
+    lateness: Mapping[int, float] | None = None,
 ) -> list[Group]:
-    """Returns groups of bursts by their senders, most bytes first. addresses: of recorded hosts; they give the
-    racks."""
+    """Returns groups of bursts by their senders, most bytes first. addresses: of recorded hosts; they give the racks.
+    lateness: that each burst caused, by its number: the groups with most of it come first."""
     largest = sorted(bursts, key=lambda burst: -burst["bytes"])[:MOST]
     by_number = {burst["burst"]: burst for burst in largest}
     con.execute(
@@ -70,7 +74,10 @@ def groups(
     racks |= {address: racks[host] for address, host in (addresses or {}).items() if host in racks}
     sent = sent_by_group(con, together)
     found = [summarize(numbers, sent[k], by_number, total, racks) for k, numbers in enumerate(together)]
-    found.sort(key=lambda group: -group.share_of_bytes)
+    if lateness and (whole := sum(lateness.values())):
+        shares = [sum(lateness.get(number, 0.0) for number in group.bursts) / whole for group in found]
+        found = [replace(group, share_of_lateness=share) for group, share in zip(found, shares, strict=True)]
+    found.sort(key=lambda group: (-(group.share_of_lateness or 0.0), -group.share_of_bytes))
     into = [into_one_port([by_number[number] for number in group.bursts]) for group in found[:LOOKED_UP]]
     for lane, of in by_lane(into).items():
         for k, port in zip(of, services(con, lane, [found[k].members for k in of]), strict=True):

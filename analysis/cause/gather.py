@@ -24,6 +24,7 @@ from .evidence.repeats import ended, find, seen_again
 from .evidence.shares import account, main_port
 from .evidence.soundness import against_recording
 from .evidence.switch_counts import against_counts
+from .evidence.unrecorded import against_gaps
 from .scene import Evidence, Scene
 from .tail import find_tail, latency
 
@@ -43,6 +44,7 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
     ledger = books.keep(probes, delays, tail, scene.crossings, repeats)
     evidence = Evidence(probes.path, tail, delays, ledger, None, repeats=repeats)
     account(evidence, probes.tx)
+    against_gaps(evidence, scene)
     if scene.crossings:
         number = main_port(ledger, len(scene.crossings))
         evidence.crossing, evidence.met, evidence.full_ns = scene.crossings[number], meets[number], full[number]

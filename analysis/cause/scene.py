@@ -91,6 +91,22 @@ class Notified(NamedTuple):
     usual: float
 
 
+class Unrecorded(NamedTuple):
+    """Probes of the path that were sent while none of its ports was recorded. late: share of late ones; recorded: the
+    same of the probes in recorded time; is_tail: whether there surely is a tail, counting both; episodes: the number of
+    separate times outside in which probes are late."""
+
+    late: Estimate
+    recorded: Estimate
+    is_tail: bool
+    episodes: int
+
+    @property
+    def late_probes(self) -> int:
+        """The number of late probes outside of recorded time."""
+        return round(self.late.value * self.late.n)
+
+
 class Soundness(NamedTuple):
     """The quality of the recording of the port. dropped: packets that its captures lost. lossy: share of the full
     stretches that delayed probes in which it lost packets, or may have. missing: upper bound for the share of lost
@@ -150,6 +166,7 @@ class Evidence:
     seen_again: RecordedRepeats | None = None  # repeated segments that the port recorded when repeated probes ended
     soundness: Soundness | None = None
     marked: RecordedMarks | None = None  # packets that a queue before the port marked
+    unrecorded: Unrecorded | None = None  # None: every probe was sent in recorded time
     paused: Paused | None = None  # the lateness that pause frames can have caused
     notified: Notified | None = None
     notes: list[str] = field(default_factory=list)
@@ -176,7 +193,8 @@ class Evidence:
 class Scene:
     """The recorded data of one path. bursts: (begin, end) arrays of each port in `crossings`, ns since the origin.
 
-    others: other paths, which cross none of these ports. queues: windows of each port's queue, or None. arrivals:
+    others: other paths, which cross none of these ports. unrecorded: the probes that were sent while none of these
+    ports was recorded. queues: windows of each port's queue, or None. arrivals:
     traffic of recorded senders to each port, or None. counted: counts of each port's switch, or None.
     """
 
@@ -188,6 +206,7 @@ class Scene:
     rule: TailRule = DEFAULT
     arrivals: list[Arrivals | None] = field(default_factory=list)
     counted: list[SwitchCounts | None] = field(default_factory=list)
+    unrecorded: Probes | None = None
 
     def arrivals_at(self, crossing: Crossing) -> Arrivals | None:
         known = zip(self.crossings, self.arrivals, strict=False)

@@ -25,6 +25,7 @@ MS = 1e6
 LEVELS = (0.99, 0.999)  # the percentiles of "p99 or more", lowest first
 STAGES = ("send", "forward", "turn", "back", "receive", "round_trip", "return")
 HOST_STAGES = ("send", "turn", "receive")  # between application and network interface, or inside the reflector
+QUICK = 0.05  # the share of the fastest probes: at least so many met no queue, unless almost all do
 LOSSES = 2000  # lost probes that are shifted; an evenly spaced choice of more
 LOSS_SHIFTS = 1000
 LOSS_P = 0.05  # share of shifts that may have as many losses among the exposed
@@ -142,6 +143,14 @@ class LatencyTail:
     late_losses: NDArray[np.bool_]  # lost probes, if probes are lost because they would have been late
     level: float | None  # the lowest percentile beyond the threshold
     present: bool | None
+    unanswered: int = 0  # lost probes whose latency is unknown, if with them the lowest level would surely be late
+    quick_ns: float = 0.0  # the latency of the fastest probes: one in twenty is no slower
+
+    @property
+    def is_slow_throughout(self) -> bool:
+        """Whether the median itself is late by the rule, against the fastest probes: then late probes are not those
+        that are slower than most."""
+        return self.median_ns > self.rule.threshold(self.quick_ns)
 
 
 def latency(probes: Probes) -> ProbeLatency:
@@ -301,6 +310,8 @@ def find_tail(probes: Probes, delays: ProbeLatency, rule: TailRule, exposed: NDA
     level = established(beyond, n, rule.levels)
     _, high = wilson(beyond, n)
     present = True if level is not None else (False if high < 1 - rule.levels[0] else None)
+    unanswered = int((probes.lost & ~late_losses)[_between_answers(answered)].sum())
+    hidden = surely_beyond(beyond + unanswered, n + unanswered, rule)
     return LatencyTail(
         delays.measured,
         n,
@@ -313,7 +324,21 @@ def find_tail(probes: Probes, delays: ProbeLatency, rule: TailRule, exposed: NDA
         late_losses,
         level,
         present,
+        unanswered if hidden else 0,
+        quantiles(values, (QUICK,))[0] or 0.0,
     )
+
+
+def _between_answers(answered: NDArray[np.bool_]) -> slice:
+    """Returns the probes from the first to the last answered one: before and after it nobody may have been there to
+    answer."""
+    at = np.flatnonzero(answered)
+    return slice(int(at[0]), int(at[-1]) + 1) if len(at) else slice(0, 0)
+
+
+def surely_beyond(beyond: int, n: int, rule: TailRule) -> bool:
+    """Returns whether surely (99 %) more probes than the lowest level of a tail allows are beyond its threshold."""
+    return wilson(beyond, n, Z_99)[0] > 1 - rule.levels[0]
 
 
 def known_levels(values: Floats) -> tuple[float | None, ...]:

@@ -1,10 +1,11 @@
 """The verdict: the only place in which evidence becomes a cause. All of its input is in Evidence; nothing is measured
 here.
 
-The rules apply in this order. Each gives way to `undetermined`, with what is missing, rather than claim more than the
-evidence shows.
+The rules apply in this order, rule 7 right after rule 1. Each gives way to `undetermined`, with what is missing, rather
+than claim more than the evidence shows.
 
-1. `none` if the tail's percentile is significantly below the threshold, whatever the bursts did.
+1. `none` if the tail's percentile is significantly below the threshold, whatever the bursts did. It gives way if most
+   probes are slow, if too many have no latency (lost), or if those outside of recorded time have a tail.
 2. A cause needs significantly more than half of the tail's excess in its account of the ledger: the lower end of the
    interval (blocks of time) is above MAJORITY. Half, because then no other cause can be larger.
 3. A cause needs EPISODES separate episodes of lateness: one or two events are anecdotes.
@@ -47,7 +48,9 @@ evidence shows.
       to stop, in COINCIDENCES episodes, and all but SIGNIFICANT of shifted pauses meet the waits less well.
    b. Otherwise a cause must have significantly more than half without all that the pauses can account for, unless it is
       the account of the asker.
-7. Unknown time could have any cause: if it could turn the majority, the answer is `undetermined`.
+7. A cause gives way if most late probes were sent while nothing was recorded, and significantly more than TWICE as
+   often as in recorded time.
+8. Unknown time could have any cause: if it could turn the majority, the answer is `undetermined`.
 """
 
 from __future__ import annotations
@@ -59,7 +62,8 @@ import numpy as np
 from ...units import format_count, format_duration, format_share
 from ..model.flow_control import class_words
 from ..model.stats import Estimate
-from .scene import Control, Evidence, Paused
+from .scene import Control, Evidence, Paused, Unrecorded
+from .tail import LatencyTail
 
 MAJORITY = 0.5
 EPISODES = 3
@@ -70,6 +74,7 @@ AT_CEILING = 0.8  # of the most that the port ever carried in an equally long ti
 IDLE = 0.05  # of what the link can carry: if more is missing while packets wait, they wait elsewhere
 STANDING = 0.9  # of the full stretches: no packet passes a queue; the rest are errors of stamps and bins
 EXPLAINED = 1 / 3  # of the waiting; the queue is one number for all bursts, and real ones come at many speeds
+TWICE = 2.0  # as often: more than half of the lateness at that time has another reason than the lateness here
 CONTROL_SPIKES = 5  # fewer are no effect
 
 LONGER = "a longer recording, with more bursts"
@@ -84,6 +89,8 @@ RHYTHM = (
 )
 SPEED = "the true speed of the link (`--link`), and a capture in which no frame is there twice"
 MORE_PROBES = "more probes (several of each burst), and stamps and bins finer than the delays"
+QUIET = "probes of a quieter time, or the usual latency of the path (`--tail` sets the limit of a late probe)"
+UNANSWERED = "probes with a longer `--timeout`, and the drop counters of the ports on the path (`mburst collect`)"
 DROPS = "the drop counters of the ports on the path (`mburst collect`)"
 MISSING = {
     "unstamped": "kernel stamps at both ends of the probes (`mburst reflect` at the far end): without them host and "
@@ -117,13 +124,17 @@ def decide(evidence: Evidence) -> Verdict:
             "undetermined", ["no probe was answered in the recorded time"], ["probes with answers", *missing]
         )
     if tail.present is False:
+        if doubts := doubts_about_none(evidence):
+            return Verdict("undetermined", [doubt for doubt, _ in doubts], [*(m for _, m in doubts), *missing])
         return Verdict("none", [f"p99 is below {format_duration(tail.threshold_ns)}"], [])
     if tail.present is None:
         return Verdict(
             "undetermined",
             [f"{format_count(tail.n, 'probe is', 'probes are')} too few to show a p99"],
-            [f"more probes: at least 1,000 on this path (now {tail.n})"],
+            [f"more probes: at least {max(1000, 2 * tail.n):,} on this path (now {tail.n:,})"],
         )
+    if doubt := doubt_about_gaps(evidence):
+        return Verdict("undetermined", [doubt[0]], [doubt[1], *missing])
     if by_pauses := stopped_by(evidence, missing):
         return by_pauses
     leader = max(("bursts", "host", "elsewhere"), key=lambda name: evidence.shares[name].value)
@@ -143,6 +154,43 @@ def decide(evidence: Evidence) -> Verdict:
     if doubts:
         return Verdict("undetermined", [doubt for doubt, _ in doubts], [*dict.fromkeys(m for _, m in doubts), *missing])
     return Verdict("bursts", [f"{format_share(share.value)} of the excess", *stated(evidence)], missing)
+
+
+def doubts_about_none(evidence: Evidence) -> list[Doubt]:
+    """Returns doubts about whether the measured probes show that there is no tail."""
+    tail, outside, doubts = evidence.tail, evidence.unrecorded, []
+    if tail.is_slow_throughout:
+        doubts.append(doubt_about_median(tail))
+    if tail.unanswered:
+        part = format_share(tail.unanswered / (tail.unanswered + tail.n))
+        lost = format_count(tail.unanswered, "probe was", "probes were")
+        doubts.append((f"{lost} lost ({part}), and whether they would have been late is not known", UNANSWERED))
+    if outside is not None and outside.is_tail and outside.episodes >= EPISODES:
+        doubts.append((f"{unrecorded_words(outside)} late", MISSING["unrecorded"]))
+    return doubts
+
+
+def doubt_about_median(tail: LatencyTail) -> Doubt:
+    """Returns why lateness beyond the median is not all of the lateness."""
+    slow, quick = format_duration(tail.median_ns), format_duration(tail.quick_ns)
+    return f"most probes are slow: the median is {slow}, but one in twenty takes {quick} or less", QUIET
+
+
+def doubt_about_gaps(evidence: Evidence) -> Doubt | None:
+    """Returns a doubt if most late probes were sent while nothing was recorded, in EPISODES, and surely more often
+    (rule 7)."""
+    outside = evidence.unrecorded
+    if outside is None or outside.episodes < EPISODES or outside.late.low <= TWICE * outside.recorded.high:
+        return None
+    if outside.late_probes <= outside.recorded.value * outside.recorded.n:
+        return None
+    here = format_share(outside.recorded.value)
+    return f"{unrecorded_words(outside)} late, but {here} of the others", MISSING["unrecorded"]
+
+
+def unrecorded_words(outside: Unrecorded) -> str:
+    """ "312 of 401 probes that were sent outside of the recordings in use were" """
+    return f"{outside.late_probes:,} of {outside.late.n:,} probes that were sent outside of the recordings in use were"
 
 
 def stopped_by(evidence: Evidence, missing: list[str]) -> Verdict | None:
@@ -229,8 +277,8 @@ def without_majority(evidence: Evidence, missing: list[str]) -> Verdict:
 
 def doubts_about_bursts(evidence: Evidence) -> list[Doubt]:
     """Returns the doubts that keep a majority in `bursts` from being stated as the cause, each with what would settle
-    it."""
-    return [
+    it. If most probes are slow, that alone: the others are about waits beyond a median that is itself a wait."""
+    doubts = [
         *doubts_about_port(evidence),
         *doubts_about_recording(evidence),
         *doubts_about_pauses(evidence, "bursts"),
@@ -246,6 +294,9 @@ def doubts_about_bursts(evidence: Evidence) -> list[Doubt]:
             for control in failed_controls(evidence)
         ),
     ]
+    if doubts and evidence.tail.is_slow_throughout:
+        return [doubt_about_median(evidence.tail), *doubts_about_port(evidence)]
+    return doubts
 
 
 def doubts_about_port(evidence: Evidence) -> list[Doubt]:

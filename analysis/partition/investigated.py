@@ -22,7 +22,8 @@ from ...sql import listed
 from ...sql.damage import readable
 from ...sql.format.filenames import SealedName
 from ...sql.segments import FileSelection
-from ..answers.investigate import InvestigationResult, choose_recordings, investigate, is_at
+from ..answers.chosen import choose_recordings
+from ..answers.investigate import InvestigationResult, investigate, is_at
 from ..answers.memory import NoRoom, needed_bytes
 from ..bursts.find import BurstDefinition
 from ..cause.read import Question, own_addresses, probes_by_time, read_paths, read_recordings

@@ -258,6 +258,7 @@ def group_facts(group: Group) -> dict[str, Any]:
         "bursts": len(group.bursts),
         "share": group.share_of_bytes,
         "member_share": group.member_share,
+        "share_of_lateness": group.share_of_lateness,
         "senders": group.members,
         "names": {address: of.name for address, of in group.called.items() if of.name},
         "services": group.services,

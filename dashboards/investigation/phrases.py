@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isinf
 
 import numpy as np
@@ -39,6 +40,7 @@ CAUSES = {
 }
 
 
+NEARLY_ALL = 0.9  # of the lateness: the other senders need no mention
 ASKED = {  # if pause frames are the cause
     "host": "A host causes the tail: it asked the switch to stop sending to it",
     "elsewhere": "The network causes the tail: the switch asked the host to stop sending",
@@ -93,11 +95,15 @@ def risk_words(risk: Estimate) -> str:
     return f"A probe in a burst is {format_number(risk.value)} times as likely to be late {interval}."
 
 
-def who_words(group: Group) -> str:
-    """Returns who sends the bursts, and what triggers them."""
+def who_words(groups: Sequence[Group]) -> str:
+    """Returns who sends the bursts that cause most lateness, and what triggers them."""
+    group, begin, rest = groups[0], "They come from", ""
+    if (share := group.share_of_lateness) is not None and share < NEARLY_ALL:
+        begin = f"Of the lateness in them, {share_words(share)} is in those from"
+        rest = "; the rest is in other bursts"
     service = f" from port {port_text(group.port)}" if group.port else ""
     if group.pattern in ("single-source", "canary"):
-        return f"They come from {group_name(group)}{service}."
+        return f"{begin} {group_name(group)}{service}{rest}."
     asked = ""
     if is_gathering(group) and group.trigger:
         where = f" on port {port_text(group.trigger.port)}" if group.trigger.port else ""
@@ -105,7 +111,7 @@ def who_words(group: Group) -> str:
         of = f" of {called(group.services[0]['service'])}" if is_asked and is_of_services(group) else ""
         lead = format_duration(group.trigger.lead_ns)
         asked = f", {lead} after this host asked {group.trigger.flows}{of} at once{where}"
-    return f"They come from {group_name(group)}: {group.fan_in} at once ({group.pattern}){service}{asked}."
+    return f"{begin} {group_name(group)}: {group.fan_in} at once ({group.pattern}){service}{asked}{rest}."
 
 
 def is_of_services(group: Group) -> bool:

@@ -121,7 +121,7 @@ def who_and_when(answer: InvestigationResult) -> list[str]:
     often = risk_words(risk) if risk else ""
     port, who = evidence.crossing.port if evidence.crossing else None, ""
     if answer.groups:
-        who = who_words(answer.groups[0])
+        who = who_words(answer.groups)
     elif port is not None and port.switch:
         who = unknown_senders_words(port)
     return [words for words in (often, who, before) if words]

@@ -93,11 +93,11 @@ def test_a_group_has_the_service_of_most_of_its_members(store: StoreFolder) -> N
     racks = [{"rack": "r7", "senders": 8}, {"rack": "r8", "senders": 4}]
     assert answers.services == [{"service": "db-shard", "senders": 12, "racks": racks}]
     assert answers.racks == ["r7", "r8"] and answers.called["10.0.1.18"].name == "db-18"
-    assert who_words(answers) == (
+    assert who_words([answers]) == (
         "They come from 12 of db-shard (racks r7 8, r8 4), 10.0.1.16/28 (12 senders): 12 at once (incast) from port "
         "9000, 2 ms after this host asked 12 of db-shard at once on port 9000."
     )
-    assert backup.services == [] and who_words(backup).startswith(r"They come from back\x1b[31mup (10.0.7.7)")
+    assert backup.services == [] and who_words([backup]).startswith(r"They come from back\x1b[31mup (10.0.7.7)")
 
 
 @pytest.mark.parametrize(("of_service", "named"), [(5, False), (6, True)])
@@ -191,5 +191,5 @@ def test_hostile_names_stay_short_text_on_one_line_and_keep_the_address(store: S
         store, [{"prefix": "10.0.1.16/28", "service": HOSTILE["terminal"] + "y" * 200, "located": HOSTILE["bidi"]}]
     )
     answers, _ = found(store)
-    assert who_words(answers) == shown(who_words(answers)) and "10.0.1.16/28 (12 senders)" in who_words(answers)
-    assert "y" * senders.LONGEST not in who_words(answers)
+    assert who_words([answers]) == shown(who_words([answers])) and "10.0.1.16/28 (12 senders)" in who_words([answers])
+    assert "y" * senders.LONGEST not in who_words([answers])

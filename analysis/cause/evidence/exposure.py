@@ -15,6 +15,7 @@ from ...model.stats import (
     relative_risk,
     risk_bounds,
 )
+from ..ledger import BURSTS
 from ..scene import Evidence, Scene
 
 ROUNDS = 1000  # of the bootstrap
@@ -96,3 +97,13 @@ def against_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, r
         least, most = interval_with_unseen(inside, beyond, met[known])
         low, high = block_bootstrap(sums, lambda rows: rows[:, 0] / np.maximum(rows[:, 1], 1e-9), ROUNDS, rng)
         evidence.excess_share = Estimate(share, min(least, low), max(most, high), int(known.sum()))
+
+
+def lateness_by_burst(evidence: Evidence, bursts: tuple[Floats, Floats]) -> Floats:
+    """Returns for each burst of the evidence's port how much of the account `bursts` is of late probes that met it,
+    ns."""
+    late, crossing, found = evidence.ledger.late, evidence.crossing, np.zeros(len(bursts[0]))
+    if crossing is not None and evidence.met is not None:
+        burst = met_bursts(evidence.met[late], bursts, crossing.port.bin_ns)
+        np.add.at(found, burst[burst >= 0], evidence.ledger.accounts[burst >= 0, BURSTS])
+    return found
