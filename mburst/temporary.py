@@ -36,10 +36,11 @@ def place() -> str:
         with suppress(OSError):
             tempfile.gettempdir()
 
-    finding = threading.Thread(target=find, name="mburst-temporary")
-    with suppress(RuntimeError):  # no thread can be started
-        finding.start()
-        finding.join()
+    if tempfile.tempdir is None:
+        finding = threading.Thread(target=find, name="mburst-temporary")
+        with suppress(RuntimeError):  # no thread can be started
+            finding.start()
+            finding.join()
     return tempfile.gettempdir()
 
 

@@ -19,7 +19,7 @@ def choose_recordings(
     chosen: dict[Lane, list[dict[str, Any]]] = {}
     usual = usual_speeds(recordings)
     for recording in recordings:
-        lane = (recording["host"], recording["interface"], recording["direction"])
+        lane = _lane_of(recording)
         if recording["link_bps"] is None:
             without_speed.append(" ".join(lane))
             continue
@@ -58,9 +58,12 @@ def usual_speeds(recordings: list[dict[str, Any]]) -> dict[Lane, int]:
     times: dict[Lane, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for recording in recordings:
         if recording["link_bps"] is not None:
-            lane = (recording["host"], recording["interface"], recording["direction"])
-            times[lane][recording["link_bps"]].append((recording["first_ns"], recording["end_ns"]))
+            times[_lane_of(recording)][recording["link_bps"]].append((recording["first_ns"], recording["end_ns"]))
     return {lane: max(speeds, key=lambda speed: _length_ns(speeds[speed])) for lane, speeds in times.items()}
+
+
+def _lane_of(recording: dict[str, Any]) -> Lane:
+    return recording["host"], recording["interface"], recording["direction"]
 
 
 def _length_ns(spans: list[tuple[int, int]]) -> int:

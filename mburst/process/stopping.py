@@ -81,16 +81,17 @@ def _call_beside(function: Callable[[], object]) -> _thread.LockType:
 
 @contextmanager
 def reloading(reload: Callable[[], object]) -> Iterator[None]:
-    """In this context SIGHUP calls `reload`, as `stopping` calls `stop`. With a terminal, SIGHUP means that it is gone,
-    and is left to `stopping`."""
+    """In this context SIGHUP calls `reload`, in a thread as `stopping` calls `stop`. With a terminal, SIGHUP means that
+    it is gone, and is left to `stopping`."""
     if threading.current_thread() is not threading.main_thread() or os.isatty(0):
         yield
         return
-    before = signal.signal(signal.SIGHUP, lambda _number, _frame: reload())
-    try:
+    running: list[_thread.LockType] = []
+    with ExitStack() as ending:
+        ending.callback(lambda: [call.acquire() for call in running])
+        ending.callback(signal.signal, signal.SIGHUP, signal.getsignal(signal.SIGHUP))
+        signal.signal(signal.SIGHUP, lambda _number, _frame: running.append(_call_beside(reload)))
         yield
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 @contextmanager

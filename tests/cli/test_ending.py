@@ -91,11 +91,19 @@ sys.argv = ["mburst", "check", "store"]
 sys.stdout.reconfigure(line_buffering=True)
 __main__.entry()
 """
-STUCK = """
-import atexit, signal, sys, threading
+# The verb `check` of the following programs is their function `work`.
+BEGINS = """
+import _thread, atexit, ctypes, os, signal, sys, threading, time
 from mburst import __main__, cli
+from mburst.messages import print_message
 from mburst.process import interrupting
-
+"""
+CARRIES_OUT = """
+cli.carry_out = work
+sys.argv = ["mburst", "check", "store"]
+__main__.entry()
+"""
+STUCK = """
 def work(_):
     atexit.register(print, "atexit")
     try:
@@ -106,15 +114,8 @@ def work(_):
 interrupting.LOST_S, interrupting.PATIENCE_S = 0.05, 0.5
 lock = threading.Lock()
 lock.acquire()
-cli.carry_out = work
-sys.argv = ["mburst", "check", "store"]
-__main__.entry()
 """
 IN_A_LIBRARY = """
-import atexit, ctypes, os, signal, sys, threading
-from mburst import __main__, cli
-from mburst.process import interrupting
-
 def work(_):
     atexit.register(print, "atexit")
     threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGTERM]).start()
@@ -123,16 +124,8 @@ def work(_):
     libc.pthread_mutex_lock(mutex)
 
 interrupting.PATIENCE_S = 0.5
-cli.carry_out = work
-sys.argv = ["mburst", "check", "store"]
-__main__.entry()
 """
 UNREAD = """
-import os, signal, sys, threading, time
-from mburst import __main__, cli
-from mburst.messages import print_message
-from mburst.process import interrupting, printing
-
 def write():
     while True:
         print_message("x" * 200)
@@ -144,15 +137,8 @@ def work(_):
     time.sleep(60)
 
 interrupting.PATIENCE_S = 0.5
-cli.carry_out = work
-sys.argv = ["mburst", "check", "store"]
-__main__.entry()
 """
 NO_THREAD = """
-import _thread, signal, sys, threading, time
-from mburst import __main__, cli
-from mburst.process import interrupting
-
 def refuse(*given):
     raise RuntimeError("can't start new thread")
 
@@ -166,15 +152,8 @@ def work(_):
 interrupting.PATIENCE_S = 0.5
 lock = threading.Lock()
 lock.acquire()
-cli.carry_out = work
-sys.argv = ["mburst", "check", "store"]
-__main__.entry()
 """
 STEPS = """
-import signal, sys, time
-from mburst import __main__, cli
-from mburst.process import interrupting
-
 def work(_):
     try:
         signal.raise_signal(signal.SIGTERM)
@@ -185,9 +164,6 @@ def work(_):
         print("cleaned up")
 
 interrupting.PATIENCE_S = 1.0
-cli.carry_out = work
-sys.argv = ["mburst", "check", "store"]
-__main__.entry()
 """
 LATE = """
 import os, signal, threading, time
@@ -220,6 +196,10 @@ print("goes on")
 
 def ran(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+def carried_out(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return ran(BEGINS + program + CARRIES_OUT, folder)
 
 
 def test_exit_handlers_run_and_output_is_printed(tmp_path: Path) -> None:
@@ -271,13 +251,13 @@ def test_a_signal_behind_all_threads_ends_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cleans_up", ["lock.acquire()", "threading.Thread(target=lock.acquire).start()"])
 def test_an_interruption_ends_although_what_it_cleans_up_does_not(cleans_up: str, tmp_path: Path) -> None:
     """It may fall between two steps of a library, which then waits for its own lock."""
-    done = ran(STUCK.format(cleans_up=cleans_up), tmp_path)
+    done = carried_out(STUCK.format(cleans_up=cleans_up), tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "atexit\n", "mburst: interrupted\n")
 
 
 def test_a_signal_ends_a_library_that_it_does_not_interrupt(tmp_path: Path) -> None:
     """Such as one that waits for a server, or for a name."""
-    done = ran(IN_A_LIBRARY, tmp_path)
+    done = carried_out(IN_A_LIBRARY, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "atexit\n", "mburst: interrupted\n")
 
 
@@ -322,7 +302,9 @@ def test_exit_codes_are_those_of_the_verbs(words: list[str], code: int, tmp_path
 
 
 def test_a_signal_ends_a_command_whose_messages_nobody_reads(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", UNREAD], cwd=tmp_path, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", BEGINS + UNREAD + CARRIES_OUT], cwd=tmp_path, stderr=subprocess.PIPE
+    )
     try:
         assert process.wait(60) == 130
     finally:
@@ -331,12 +313,12 @@ def test_a_signal_ends_a_command_whose_messages_nobody_reads(tmp_path: Path) -> 
 
 
 def test_a_signal_ends_a_command_that_can_start_no_thread(tmp_path: Path) -> None:
-    done = ran(NO_THREAD, tmp_path)
+    done = carried_out(NO_THREAD, tmp_path)
     assert (done.returncode, done.stderr) == (130, "mburst: interrupted\n")
 
 
 def test_cleaning_up_in_steps_has_time_for_each(tmp_path: Path) -> None:
-    done = ran(STEPS, tmp_path)
+    done = carried_out(STEPS, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "cleaned up\n", "mburst: interrupted\n")
 
 

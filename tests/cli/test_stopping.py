@@ -12,7 +12,7 @@ import pytest
 
 from mburst.process import stopping as stopping_module
 from mburst.process.interrupting import SIGNALS
-from mburst.process.stopping import stopping
+from mburst.process.stopping import reloading, stopping
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -71,6 +71,19 @@ def test_a_signal_does_not_wait_for_a_lock_of_the_thread_that_it_interrupts():
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGTERM)
     assert sorted(calls) == ["SIGTERM", "stop"]
+
+
+def test_a_reload_does_not_wait_for_a_lock_of_the_thread_that_it_interrupts(monkeypatch):
+    monkeypatch.setattr("os.isatty", lambda descriptor: False)
+    lock, before, calls = threading.Lock(), signal.getsignal(signal.SIGHUP), []
+
+    def reload() -> None:
+        with lock:
+            calls.append("reload")
+
+    with reloading(reload), lock:
+        signal.raise_signal(signal.SIGHUP)
+    assert calls == ["reload"] and signal.getsignal(signal.SIGHUP) is before
 
 
 def test_a_signal_that_cannot_start_a_thread_stops_nevertheless(monkeypatch):
