@@ -186,11 +186,17 @@ class LiveLane:
         self.changed(covered, first)
 
     def keep_newest(self, rows: int) -> None:
-        """Remove all but about ROWS bins."""
-        for series in self.series.values():
-            if series.keep_newest(max(rows // len(self.series), 1)):
-                self.complete_from_ns = max(self.complete_from_ns, int(series.times[0]))
-                self.lost.keep_from(self.complete_from_ns)
+        """Remove the oldest bins, whatever their recording, until there are ROWS of them, or more that begin at one
+        time."""
+        excess = sum(map(len, self.series.values())) - max(rows, 1)
+        if excess <= 0:
+            return
+        oldest = np.concatenate([series.times[: excess + 1] for series in self.series.values()])
+        from_ns = int(np.partition(oldest, excess)[excess])
+        for series in (*self.series.values(), self.lost):
+            series.keep_from(from_ns)
+        self.series = {key: series for key, series in self.series.items() if len(series)}
+        self.complete_from_ns = max(self.complete_from_ns, from_ns)
 
     def rows(self, start_ns: int, end_ns: int) -> Iterable[tuple[tuple[str, int], Series, slice]]:
         """Yields the rows of each recording and epoch in memory within [start_ns, end_ns)."""

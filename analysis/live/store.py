@@ -329,18 +329,12 @@ def _by_recording(
     rows: pa.Table, keys: tuple[str, str], names: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, int], Any]]:
     """Yields the rows of each recording and epoch, as arrays of int64 by name."""
-    from itertools import pairwise
-
     recording, epoch = keys
     encoded = rows.column(recording).combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     epochs = rows.column(epoch).to_numpy().astype(np.int64)
     columns = {name: rows.column(name).to_numpy().astype(np.int64) for name in names}
-    both = codes << 16 | epochs
-    order = np.argsort(both, kind="stable")
-    edges = [0, *(np.flatnonzero(np.diff(both[order])) + 1).tolist(), len(order)]
-    for a, b in pairwise(edges):
-        part = order[a:b]
+    for part in _rows_of_each(codes, epochs):
         yield (
             (encoded.dictionary[int(codes[part[0]])].as_py(), int(epochs[part[0]])),
             {name: values[part] for name, values in columns.items()},
@@ -348,14 +342,21 @@ def _by_recording(
 
 
 def _groups(columns: dict[str, Any], keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Yields the rows of each value of KEYS; numbers as int64."""
-    names = list(zip(*(columns[key].tolist() for key in keys), strict=True))
-    for key in dict.fromkeys(names):
-        picked = np.array([name == key for name in names])
+    """Yields the rows of each value of KEYS, which are texts; numbers as int64."""
+    import pyarrow as pa
+
+    for part in _rows_of_each(*(pa.array(columns[key]).dictionary_encode().indices.to_numpy() for key in keys)):
         yield (
-            key,
+            tuple(str(columns[key][part[0]]) for key in keys),
             {
-                name: values[picked] if values.dtype.kind == "O" else values[picked].astype(np.int64)
+                name: values[part] if values.dtype.kind == "O" else values[part].astype(np.int64)
                 for name, values in columns.items()
             },
         )
+
+
+def _rows_of_each(*codes: Any) -> list[Any]:
+    """Returns the numbers of the rows of each combination of CODES (arrays of integers), ascending."""
+    order = np.lexsort(codes)
+    edges = np.flatnonzero(np.diff(np.vstack(codes)[:, order]).any(axis=0)) + 1
+    return np.split(order, edges) if len(order) else []

@@ -15,6 +15,7 @@ from storelib import write
 
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.analysis.live.bursts import LiveBursts
+from mburst.analysis.live.lane import COLUMNS, LiveLane
 from mburst.analysis.live.snapshot import History, read_cells, read_moment, width_for
 from mburst.analysis.live.store import LiveStore
 from mburst.analysis.model.series import Series
@@ -37,6 +38,36 @@ def test_a_series_is_a_dictionary_by_time(inserts, kept):
         assert series.times.tolist() == sorted(oracle)
     series.keep_newest(kept)
     assert series.times.tolist() == sorted(oracle)[len(oracle) - min(kept, len(oracle)) :]
+
+
+def test_memory_keeps_the_newest_bins_of_all_recordings_together():
+    """A share for each recording left the running one a twentieth of the memory after nineteen restarts."""
+    lane = LiveLane(("r", "h", "eth0", "in", 10, 10**9), 0)
+    for number in range(20):
+        times = np.arange(number * 1000, (number + 1) * 1000, 10)
+        lane.add(f"recording {number}", 0, {"ts_ns": times, **dict.fromkeys(COLUMNS, np.ones_like(times))})
+    lane.keep_newest(150)
+    kept = {key: series.times.tolist() for key, series in lane.series.items()}
+    assert kept == {
+        ("recording 18", 0): list(range(18_500, 19_000, 10)),
+        ("recording 19", 0): [*range(19_000, 20_000, 10)],
+    }
+    assert lane.complete_from_ns == 18_500 and len(lane.spans) == 20
+    lane.keep_newest(150)
+    assert lane.complete_from_ns == 18_500
+
+
+def test_recordings_of_the_same_time_are_removed_together():
+    lane = LiveLane(("r", "h", "eth0", "in", 10, 10**9), 0)
+    for name in ("first", "second"):
+        times = np.arange(0, 1000, 10)
+        lane.add(name, 0, {"ts_ns": times, **dict.fromkeys(COLUMNS, np.ones_like(times))})
+    lane.keep_newest(51)
+    assert {key[0]: (int(one.times[0]), len(one)) for key, one in lane.series.items()} == {
+        "first": (740, 26),
+        "second": (740, 26),
+    }
+    assert lane.complete_from_ns == 740
 
 
 def settled(live: LiveStore, watch: LiveBursts) -> None:
