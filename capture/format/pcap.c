@@ -65,7 +65,8 @@ static uint32_t scan(const struct pcap *pcap, struct mb_input *input, struct mb_
 	size_t left = (size_t)(input->end - at);
 	const uint8_t *end = at + (left < MB_BATCH_SPAN ? left : MB_BATCH_SPAN);
 	struct mb_frame *frame = batch->frames + batch->count;
-	size_t caplen = SIZE_MAX, size = 0;
+	uint64_t caplen = UINT64_MAX; /* of no record */
+	size_t size = 0;
 
 	while (frame < batch->frames + MB_BATCH_FRAMES && (size_t)(end - at) >= variant.header) {
 		struct record record = load_record(at, variant);
@@ -75,7 +76,7 @@ static uint32_t scan(const struct pcap *pcap, struct mb_input *input, struct mb_
 			if (record.caplen - 1 >= max_caplen || record.caplen < variant.padding)
 				break;
 			caplen = record.caplen;
-			size = variant.header + caplen;
+			size = variant.header + record.caplen;
 			MB_OPAQUE(size);
 		}
 		next = at + size;
