@@ -95,7 +95,7 @@ def _meaning(series: MetricSeries) -> str:
 
 def check(config: OtlpConfig) -> None:
     """Print how the configuration of a receiver was understood. Raises MburstError if the receiver could not start."""
-    from ..gnmi_target import tls
+    from ..listening import tls
     from ..otlp_receiver.entries import certificates, entries
     from ..telemetry.otlp.meanings import meanings
 

@@ -118,9 +118,9 @@ def queues_of(watermarks: Watermarks) -> str:
 
 def entry_of(arguments: argparse.Namespace) -> Endpoint:
     """Returns the address for clients and their credentials. Raises MburstError."""
-    from ..gnmi_target.listening import Protection, parse
     from ..gnmi_target.server import Endpoint
-    from ..gnmi_target.tls import Certificates
+    from ..listening.addresses import Protection, parse
+    from ..listening.tls import Certificates
 
     if bool(arguments.tls_cert) != bool(arguments.tls_key):
         raise UsageError("--tls-cert and --tls-key go together")

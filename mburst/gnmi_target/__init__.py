@@ -11,11 +11,9 @@
     streams      Subscribe: ONCE, POLL, SAMPLE with a true timer, ON_CHANGE
     changes      depths on their way from the reading thread to a subscription
     writer       the one way from a subscription to its client
-    listening    addresses and sockets
-    tls          certificates
-    door         connections: their number, TLS, reasons of refusals
     server       the gRPC service, user and password
     log          lines for the operator, bounded
 
-It serves the network namespace that it runs in, and changes nothing there.
+It serves the network namespace that it runs in, and changes nothing there. ../listening/ has its addresses, its
+certificates and what limits its connections.
 """

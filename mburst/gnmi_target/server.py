@@ -13,11 +13,12 @@ from typing import Any
 
 from .. import temporary
 from ..errors import MburstError
+from ..listening import tls
+from ..listening.addresses import Address, listen
+from ..listening.door import Client, ConnectionRelay
 from ..telemetry.gnmi import messages
-from . import requests, snapshots, tls
-from .door import Client, ConnectionRelay
+from . import requests, snapshots
 from .encoding import ENCODINGS
-from .listening import Address, listen
 from .log import Log
 from .schema import MODELS, RequestRefused
 from .streams import SETTLE_S, SubscribeStream

@@ -9,8 +9,8 @@ from itertools import combinations
 from pathlib import Path
 
 from ..errors import MburstError, UsageError
-from ..gnmi_target import tls
-from ..gnmi_target.listening import Address, Listener, Protection, listen, parse
+from ..listening import tls
+from ..listening.addresses import Address, Listener, Protection, listen, parse
 from ..process import privileges
 from ..telemetry.otlp.config import OtlpConfig
 

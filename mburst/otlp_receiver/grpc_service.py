@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-from ..gnmi_target.door import ConnectionRelay
+from ..listening.door import ConnectionRelay
 from ..telemetry.otlp import messages
 from .refusals import NotTaken
 from .service import OtlpService

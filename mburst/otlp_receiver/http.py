@@ -7,7 +7,7 @@ import zlib
 from contextlib import suppress
 from typing import Any
 
-from ..gnmi_target.door import FLUSH_S, Client, Door
+from ..listening.door import FLUSH_S, Client, Door
 from .entries import OpenEntry
 from .reception import RETRY_S, Reception
 from .refusals import NotTaken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ..gnmi_target.door import Door
+from ..listening.door import Door
 from .entries import OpenEntry
 from .reception import Reception
 

@@ -18,7 +18,7 @@ from authority import Authority
 from gnmilib import agent, messages
 
 from mburst.__main__ import main
-from mburst.gnmi_target.listening import parse
+from mburst.listening.addresses import parse
 from mburst.telemetry.gnmi.path import as_message
 from mburst.telemetry.gnmi.path import parse as parse_path
 

@@ -21,10 +21,11 @@ from places import ROOT
 from test_agent_access import code_of, lines_of, request, subscribe
 
 from mburst.errors import MburstError
-from mburst.gnmi_target import door, server, streams, writer
-from mburst.gnmi_target.listening import Address
+from mburst.gnmi_target import server, streams, writer
 from mburst.gnmi_target.tree import Tree
 from mburst.gnmi_target.watermarks import Watermarks
+from mburst.listening import door
+from mburst.listening.addresses import Address
 from mburst.telemetry.gnmi.path import as_message
 from mburst.telemetry.gnmi.path import parse as parse_path
 

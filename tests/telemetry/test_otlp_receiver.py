@@ -27,7 +27,7 @@ from waiting import wait_for
 from mburst.__main__ import main
 from mburst.analysis.model.endings import gaps_behind
 from mburst.errors import MburstError
-from mburst.gnmi_target import door
+from mburst.listening import door
 from mburst.otlp_receiver import reception
 from mburst.services import otlp_collection
 from mburst.sql import StoreFolder

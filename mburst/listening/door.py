@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .listening import Address
+from .addresses import Address
 
 MOST_CLIENTS = 64  # connections at a time; one host may have half of them
 HANDSHAKE_S = 10.0
