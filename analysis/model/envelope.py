@@ -122,15 +122,6 @@ def fullest(envelopes: Sequence[Envelope]) -> Envelope:
     return both if len(envelopes) == 1 else replace(both, total=both.largest, bins=np.ones_like(both.bins))
 
 
-def pyramid(envelope: Envelope, factor: int = 2, least: int = 1) -> Iterator[Envelope]:
-    """Yields the envelope and ever coarser ones, each `factor` times as coarse as the last, down to `least` cells or
-    fewer."""
-    yield envelope
-    while len(envelope) > least:
-        envelope = envelope.coarsen(factor)
-        yield envelope
-
-
 def _envelope(columns: Mapping[str, Any], width_ns: int, bin_ns: int) -> Envelope:
     cells, largest, total, bins = (np.asarray(columns[name], np.int64) for name in ("cell", "largest", "total", "bins"))
     return Envelope(width_ns, bin_ns, cells, largest, total, bins)

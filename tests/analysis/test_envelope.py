@@ -52,9 +52,10 @@ def test_any_window_shows_its_largest_bin(bins, first, length, buckets):
         assert largest == max(wire for at, wire in bins.items() if (at + START) // width == cell)
 
 
-def test_a_pyramid_ends_in_one_cell():
-    levels = list(envelope.pyramid(build({0: 84, 7: 1538, 399: 100})))
-    assert len(levels[-1]) == 1
+def test_each_coarser_level_has_the_fullest_bin_and_all_bytes():
+    levels = [build({0: 84, 7: 1538, 399: 100})]
+    while len(levels[-1]) > 1:
+        levels.append(levels[-1].coarsen(2))
     assert {int(level.largest.max()) for level in levels} == {1538}
     assert {int(level.total.sum()) for level in levels} == {84 + 1538 + 100}
 
