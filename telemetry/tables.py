@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 
 from ..quality import Quality
@@ -64,6 +67,16 @@ DEVICE_CLOCKS = pa.schema(
     }
 )  # fmt: skip
 
+# Tables of which each sample of a device is a row.
+FREQUENT = {"queues": QUEUES, "ports": PORTS, "buffers": BUFFERS, "gnmi_values": GNMI_VALUES}
+# Of these, the text columns that are the same for all rows of one source.
+SOURCE_COLUMNS = {
+    "queues": ("batch", "device", "port", "queue", "semantics"),
+    "ports": ("batch", "device", "port"),
+    "buffers": ("batch", "device", "component", "resource", "semantics"),
+    "gnmi_values": ("batch", "device", "path"),
+}
+
 # The columns that values of a device fill.
 QUEUE_VALUES = ("max_bytes", "avg_bytes", "transmit_bytes", "dropped_packets", "ecn_marked_packets")
 PORT_VALUES = (
@@ -87,3 +100,10 @@ QUALITY_RESET, QUALITY_IMPOSSIBLE, QUALITY_GAP, QUALITY_GUESSED, QUALITY_GNMI_DU
         Quality.RESET, Quality.IMPOSSIBLE, Quality.GAP, Quality.GUESSED, Quality.GNMI_DUPLICATES, Quality.JITTER,
     )
 )  # fmt: skip
+
+
+def text_column(texts: list[str], places: np.ndarray[Any, Any]) -> pa.DictionaryArray:
+    """A text column from the texts of its sources and the source of each row."""
+    numbers: dict[str, int] = {}
+    of_source = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(of_source[places]), pa.array(list(numbers), pa.string()))

@@ -13,12 +13,12 @@ import pyarrow as pa
 from ..otlp_receiver.receiver import OtlpReceiver
 from ..otlp_receiver.refusals import DEFERRED, NOT_UNDERSTOOD, REFUSED, Refusals
 from ..process import privileges
-from ..telemetry.gnmi.rows import text_column
 from ..telemetry.otlp.intake import Intake
 from ..telemetry.otlp.lanes import Missed
 from ..telemetry.otlp.meanings import meanings
 from ..telemetry.otlp.port_bins import SwitchLane, bin_rows
 from ..telemetry.otlp.speeds import Speeds
+from ..telemetry.tables import text_column
 from ..units import format_count
 from .port_recordings import PortRecordings, SampledSpan
 

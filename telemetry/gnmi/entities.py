@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..counters import Step, increase
 from ..line_rate import most_bytes
 from ..tables import (
     QUALITY_GAP,
@@ -15,7 +16,6 @@ from ..tables import (
     SET_BACK_NS,
 )
 from . import values
-from .counters import Step, increase
 from .leaves import Leaf, PlainLeaf
 from .limits import PATH_BYTES, LimitExceeded
 from .path import Steps, as_text

@@ -16,21 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from .. import tables
+from ..tables import FREQUENT, SOURCE_COLUMNS, text_column
 from .limits import WAITING_BYTES, WAITING_ROWS
 
-FREQUENT = {
-    "queues": tables.QUEUES,
-    "ports": tables.PORTS,
-    "buffers": tables.BUFFERS,
-    "gnmi_values": tables.GNMI_VALUES,
-}
 RARE = {"links": tables.LINKS, "gnmi_events": tables.GNMI_EVENTS, "device_clocks": tables.DEVICE_CLOCKS}
-SOURCE_COLUMNS = {
-    "queues": ("batch", "device", "port", "queue", "semantics"),
-    "ports": ("batch", "device", "port"),
-    "buffers": ("batch", "device", "component", "resource", "semantics"),
-    "gnmi_values": ("batch", "device", "path"),
-}
 
 
 class FairLock:
@@ -123,13 +112,6 @@ def _fits(row: Any, convert: Callable[[list[Any]], Any]) -> bool:
         return True
     except _UNFIT:
         return False
-
-
-def text_column(texts: list[str], places: np.ndarray[Any, Any]) -> pa.DictionaryArray:
-    """A text column from the texts of its sources and the source of each row."""
-    numbers: dict[str, int] = {}
-    of_source = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int32)
-    return pa.DictionaryArray.from_arrays(pa.array(of_source[places]), pa.array(list(numbers), pa.string()))
 
 
 LOOK_EVERY = 64  # breaths: the number of waiting rows is not checked each time

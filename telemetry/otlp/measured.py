@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..gnmi.rows import FREQUENT, SOURCE_COLUMNS, text_column
 from ..line_rate import FASTEST_BPS, most_bytes
-from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE
+from ..tables import FREQUENT, QUALITY_GAP, QUALITY_IMPOSSIBLE, SOURCE_COLUMNS, text_column
 from .meaning import CARRIED, COLUMNS
 from .points import Ints
 from .series import MetricSeries

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..gnmi.rows import text_column
+from ..tables import text_column
 from .lanes import LaneBins, Missed, SampledLane, at_end
 from .points import Ints
 from .series import MetricSeries

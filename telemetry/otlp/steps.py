@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...units import NS_PER_DAY
-from ..gnmi.counters import Step, increase
+from ..counters import Step, increase
 from ..line_rate import FASTEST_BPS, most_bytes
 from ..tables import QUALITY_GAP, QUALITY_IMPOSSIBLE, QUALITY_RESET, SET_BACK_NS
 from .feeds import FeedOfCells

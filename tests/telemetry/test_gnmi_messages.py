@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mburst.errors import UsageError
+from mburst.telemetry.counters import Step, increase
 from mburst.telemetry.gnmi import messages, values
-from mburst.telemetry.gnmi.counters import Step, increase
 from mburst.telemetry.gnmi.path import PathName, as_message, as_text, covers, parse, steps_of
 
 NAMES = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable() and text == text.strip())
