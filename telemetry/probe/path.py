@@ -12,6 +12,7 @@ import secrets
 import socket
 import struct
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ...errors import MburstError
 from ...process.binding import cannot_bind
@@ -38,30 +39,36 @@ TROUBLE = {
 }
 
 
-def open_socket(
-    target: ProbeTarget, kind: socket.SocketKind, protocol: int, source: tuple[str, int], dscp: int
-) -> socket.socket:
-    """Returns a socket that is bound to the source address and port ("" and 0: any), not connected yet. Raises
-    MburstError."""
+class PathOptions(NamedTuple):
+    """How the probes of a path are sent."""
+
+    size: int  # bytes: of the datagram's payload or the message
+    source: tuple[str, int]  # address and port; "" and 0: any
+    dscp: int
+    hardware: bool  # with stamps of the NIC
+
+
+def open_socket(target: ProbeTarget, kind: socket.SocketKind, protocol: int, options: PathOptions) -> socket.socket:
+    """Returns a socket that is bound to the source, not connected yet. Raises MburstError."""
     sock = None
     try:
         sock = socket.socket(target.family, kind, protocol)
         if target.family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_TCLASS, dscp << 2)
+            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_TCLASS, options.dscp << 2)
         else:
-            sock.setsockopt(socket.SOL_IP, socket.IP_TOS, dscp << 2)
+            sock.setsockopt(socket.SOL_IP, socket.IP_TOS, options.dscp << 2)
         if kind == socket.SOCK_STREAM:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if source != ("", 0):
-            sock.bind(source)
+        if options.source != ("", 0):
+            sock.bind(options.source)
         return sock
     except OSError as error:
         if sock is not None:
             sock.close()
-        raise _explained(error, kind, protocol, source) from error
+        raise _explained(error, protocol, options.source) from error
 
 
-def _explained(error: OSError, kind: socket.SocketKind, protocol: int, source: tuple[str, int]) -> MburstError:
+def _explained(error: OSError, protocol: int, source: tuple[str, int]) -> MburstError:
     if protocol in (socket.IPPROTO_ICMP, socket.IPPROTO_ICMPV6) and error.errno in (errno.EACCES, errno.EPERM):
         return MburstError(
             "ping sockets are not permitted for this group",
@@ -188,27 +195,15 @@ class DatagramPath(ProbePath):
 class UdpPath(DatagramPath):
     """STAMP, see stamp.py."""
 
-    def __init__(
-        self,
-        target: ProbeTarget,
-        pacer: Pacer,
-        report: Report,
-        *,
-        size: int,
-        source: tuple[str, int],
-        dscp: int,
-        error: int,
-        hardware: bool,
-    ) -> None:
+    def __init__(self, target: ProbeTarget, pacer: Pacer, report: Report, options: PathOptions, error: int) -> None:
         self._answers: list[tuple[int, int]] = [(-1, -1)] * _ANSWERS  # (number of the reflector, number of the prober)
         self._remote_next = 0
         self._remote_lost = 0
         self._rounds = False  # the reflector keeps timestamps as floats
-        packet = stamp.request(size, secrets.randbelow(65_535) + 1, error)
-        shape = Shape(size, bytes(packet), number_at=0, number_bytes=4, time_at=4)
-        super().__init__(
-            target, pacer, report, open_socket(target, socket.SOCK_DGRAM, 0, source, dscp), shape, NTP, hardware
-        )
+        packet = stamp.request(options.size, secrets.randbelow(65_535) + 1, error)
+        shape = Shape(options.size, bytes(packet), number_at=0, number_bytes=4, time_at=4)
+        sock = open_socket(target, socket.SOCK_DGRAM, 0, options)
+        super().__init__(target, pacer, report, sock, shape, NTP, options.hardware)
 
     @property
     def source_port(self) -> int:
@@ -281,31 +276,21 @@ class IcmpPath(DatagramPath):
     _DATA = struct.Struct("!QQ")
     LEAST_BYTES = _DATA.size
 
-    def __init__(
-        self,
-        target: ProbeTarget,
-        pacer: Pacer,
-        report: Report,
-        *,
-        size: int,
-        source: tuple[str, int],
-        dscp: int,
-        hardware: bool,
-    ) -> None:
+    def __init__(self, target: ProbeTarget, pacer: Pacer, report: Report, options: PathOptions) -> None:
         six = target.family == socket.AF_INET6
         request, self._reply = (128, 129) if six else (8, 0)
         protocol = socket.IPPROTO_ICMPV6 if six else socket.IPPROTO_ICMP
-        sock = open_socket(target, socket.SOCK_DGRAM, protocol, source, dscp)
+        sock = open_socket(target, socket.SOCK_DGRAM, protocol, options)
         begin = self._HEADER.size
         shape = Shape(
-            begin + size,
+            begin + options.size,
             self._HEADER.pack(request, 0, 0, 0, 0),
             number_at=begin,
             number_bytes=8,
             time_at=begin + 8,
             short_at=self._SEQUENCE_AT,
         )
-        super().__init__(target, pacer, report, sock, shape, 0, hardware)
+        super().__init__(target, pacer, report, sock, shape, 0, options.hardware)
 
     def answered(self, data: bytes, size: int, rx_ns: int, hardware: int, now_ns: int) -> None:
         exchanges = self.exchanges

@@ -16,7 +16,7 @@ from collections import deque
 from ...errors import MburstError
 from . import timestamping
 from .pacer import READ, SENDS, STREAM, TAKES, WRITE, Pacer, Shape
-from .path import ProbePath, Report, open_socket
+from .path import PathOptions, ProbePath, Report, open_socket
 from .targets import ProbeTarget
 
 _AGAIN_NS = 500_000_000  # between two attempts to connect
@@ -29,28 +29,16 @@ class TcpPath(ProbePath):
     """A connection that is made again when it breaks. While it accepts all that is due, the pacer sends. Probes that
     are due before it is made, and while its window is full, come to `due`."""
 
-    def __init__(
-        self,
-        target: ProbeTarget,
-        pacer: Pacer,
-        report: Report,
-        *,
-        size: int,
-        source: tuple[str, int],
-        dscp: int,
-        hardware: bool,
-    ) -> None:
-        shape = Shape(size, b"", number_at=0, number_bytes=8, time_at=8)
-        super().__init__(target, pacer, report, shape, hardware)
-        self._size = size
-        self._source = source
-        self._dscp = dscp
+    def __init__(self, target: ProbeTarget, pacer: Pacer, report: Report, options: PathOptions) -> None:
+        shape = Shape(options.size, b"", number_at=0, number_bytes=8, time_at=8)
+        super().__init__(target, pacer, report, shape, options.hardware)
+        self._options = options
         self._sock: socket.socket | None = None
         self._connected = False
         self._was_connected = False
         self._port = 0
         self._next_try_ns = 0
-        self._padding = bytes(size - _MESSAGE.size)
+        self._padding = bytes(options.size - _MESSAGE.size)
         self._begin()
 
     @property
@@ -70,7 +58,7 @@ class TcpPath(ProbePath):
         self._next_try_ns = time.monotonic_ns() + _AGAIN_NS
         self._out = bytearray()  # bytes for which there was no room
         self._under_way: deque[int] = deque()  # numbers of probes without an echo yet, in order
-        self._sock = open_socket(self.target, socket.SOCK_STREAM, 0, self._source, self._dscp)
+        self._sock = open_socket(self.target, socket.SOCK_STREAM, 0, self._options)
         self._sock.setblocking(False)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         code = self._sock.connect_ex(self.target.address)
@@ -183,7 +171,9 @@ class TcpPath(ProbePath):
     def left(self, count: int, ns: int, hardware: int) -> None:
         if not ns or not self._connected:
             return
-        number = self._stream_from + count // self._size  # the count is that of a segment's last byte in the stream
+        number = (
+            self._stream_from + count // self._options.size
+        )  # the count is that of a segment's last byte in the stream
         for other in range(self._left_to, number):  # in the same segment, which the kernel stamps once
             self.exchanges.departed(other, ns, hardware)
         self.exchanges.departed(number, ns, hardware)

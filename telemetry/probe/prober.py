@@ -22,7 +22,7 @@ from . import stamp
 from .clock import Clocks, jump_ns
 from .exchanges import SettledProbes
 from .pacer import Pacer
-from .path import IcmpPath, ProbePath, Report, UdpPath
+from .path import IcmpPath, PathOptions, ProbePath, Report, UdpPath
 from .path_tcp import TcpPath
 from .schedule import Schedule
 from .targets import ProbeTarget
@@ -93,37 +93,14 @@ class Prober:
             report(str(reason))
 
     def _open(self, target: ProbeTarget, port: int) -> ProbePath:
-        plan, source = self.plan, (self.plan.source, port)
+        plan = self.plan
+        options = PathOptions(plan.size, (plan.source, port), plan.dscp, plan.hardware)
         if plan.protocol == "tcp":
-            return TcpPath(
-                target,
-                self._pacer,
-                self._report_once,
-                size=plan.size,
-                source=source,
-                dscp=plan.dscp,
-                hardware=plan.hardware,
-            )
+            return TcpPath(target, self._pacer, self._report_once, options)
         if plan.protocol == "icmp":
-            return IcmpPath(
-                target,
-                self._pacer,
-                self._report_once,
-                size=plan.size,
-                source=source,
-                dscp=plan.dscp,
-                hardware=plan.hardware,
-            )
-        return UdpPath(
-            target,
-            self._pacer,
-            self._report_once,
-            size=plan.size,
-            source=source,
-            dscp=plan.dscp,
-            error=stamp.error_estimate(self._last.max_error_ns, self._last.synchronized),
-            hardware=plan.hardware,
-        )
+            return IcmpPath(target, self._pacer, self._report_once, options)
+        error = stamp.error_estimate(self._last.max_error_ns, self._last.synchronized)
+        return UdpPath(target, self._pacer, self._report_once, options, error)
 
     def _report_once(self, line: str) -> None:
         """Report a line once: several paths to one target have the same problem."""

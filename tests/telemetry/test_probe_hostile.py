@@ -14,7 +14,7 @@ from test_probe import LOCAL, MS, answering, probed, reflector, reply_to
 from mburst.errors import MburstError
 from mburst.telemetry.probe import stamp
 from mburst.telemetry.probe.pacer import Pacer
-from mburst.telemetry.probe.path import IcmpPath, UdpPath
+from mburst.telemetry.probe.path import IcmpPath, PathOptions, UdpPath
 from mburst.telemetry.probe.path_tcp import TcpPath
 from mburst.telemetry.probe.targets import resolve
 
@@ -24,13 +24,14 @@ HEAD = 80
 
 def path_of(protocol: str, report: Any) -> Any:
     target = resolve(f"{LOCAL}:9", 9, socket.SOCK_DGRAM, socket.AF_INET)
-    how = {"source": ("", 0), "dscp": 0, "hardware": False}
+    size = 64 if protocol == "udp" else 56
+    options = PathOptions(size, source=("", 0), dscp=0, hardware=False)
     if protocol == "udp":
-        made: Any = UdpPath(target, Pacer(), report, size=64, error=1, **how)
+        made: Any = UdpPath(target, Pacer(), report, options, error=1)
     else:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # ping sockets are not open to every user
         with mock.patch("mburst.telemetry.probe.path.open_socket", return_value=sock):
-            made = IcmpPath(target, Pacer(), report, size=56, **how)
+            made = IcmpPath(target, Pacer(), report, options)
     made.clock_error_ns = 2**62
     return made
 
