@@ -161,7 +161,7 @@ class CsvFile:
         self._stopped = stopped
         self._text = text
         self._kind = KINDS[kind]
-        self._name = name
+        self.name = name
         self._columns = self._read_header()
 
     @property
@@ -209,20 +209,20 @@ class CsvFile:
             yield self._complete(block, rows, summary, protocol)
             rows += block.num_rows
         if rows != summary.rows:
-            raise MburstError(f"{self._name} changed while it was read: it had {summary.rows} rows and has {rows}")
+            raise MburstError(f"{self.name} changed while it was read: it had {summary.rows} rows and has {rows}")
 
     def _read_header(self) -> list[str]:
         line = self._first_line()
         if not line:
-            raise MburstError(f"{self._name} is empty", "the first line names the columns")
+            raise MburstError(f"{self.name} is empty", "the first line names the columns")
         try:
             text = line.decode("utf-8-sig")
         except UnicodeDecodeError:
             text = "\0"
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise MburstError(f"{self._name} is UTF-16", "save it as CSV in UTF-8")
+            raise MburstError(f"{self.name} is UTF-16", "save it as CSV in UTF-8")
         if "\0" in text:
-            raise MburstError(f"{self._name} is not a text file", "use `mburst record` for captures")
+            raise MburstError(f"{self.name} is not a text file", "use `mburst record` for captures")
         names = [name.strip() for name in next(csv.reader(text.splitlines()[:1]), [])]
         known = self._kind.schema.names[1:]
         faults = [f"has an unknown column {name[:80]!r}" for name in names if name not in known]
@@ -230,7 +230,7 @@ class CsvFile:
         faults += [f"has no column {name}" for name in self._kind.required if name not in names]
         if faults:
             hint = other_kind(names, self._kind) or f"the first line names the columns: {', '.join(known)}"
-            raise MburstError(f"{self._name} {faults[0]}", hint)
+            raise MburstError(f"{self.name} {faults[0]}", hint)
         return names
 
     def _first_line(self) -> bytes:
@@ -265,8 +265,8 @@ class CsvFile:
         except pa.ArrowInvalid as error:
             raise self._explained(str(error)) from None
         except OSError as error:  # Arrow does not accept padding after gzip
-            shortage.refuse(error, f"{self._name}: cannot read")
-            raise MburstError(f"{self._name}: damaged gzip data: {error}") from None
+            shortage.refuse(error, f"{self.name}: cannot read")
+            raise MburstError(f"{self.name}: damaged gzip data: {error}") from None
 
     def _check(self, first: int, block: pa.RecordBatch) -> None:
         """Raises MburstError for an impossible value. `first` is the number of rows before the block."""
@@ -276,7 +276,7 @@ class CsvFile:
                 value = block[column][row].as_py()
                 problem = f"{column} is empty" if value in (None, "") else f"{column} {value} {fault}"
                 hint = _coarser(value) if fault == NO_STAMP else ""
-                raise MburstError(f"{self._name} line {self._line(first + row + 2)}: {problem}", hint)
+                raise MburstError(f"{self.name} line {self._line(first + row + 2)}: {problem}", hint)
 
     def _complete(self, block: pa.RecordBatch, first: int, summary: CsvSummary, protocol: str) -> pa.RecordBatch:
         """A block with all columns of the schema filled."""
@@ -301,11 +301,11 @@ class CsvFile:
         if found := re.search(r"column #(\d+): Row #(\d+): .* to (\w+): invalid (?:value )?(.*)", message):
             column, line, kind = self._columns[int(found[1])], self._line(int(found[2])), found[3]
             wanted = {"bool": "0 or 1", "string": "text in UTF-8"}.get(kind, "a whole number")
-            return MburstError(f"{self._name} line {line}: {column} must be {wanted}: {found[4][:80]}")
+            return MburstError(f"{self.name} line {line}: {column} must be {wanted}: {found[4][:80]}")
         if found := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", message):
             line = self._line(int(found[1]))
-            return MburstError(f"{self._name} line {line} has {found[3]} fields, the first line has {found[2]}")
-        return MburstError(f"{self._name} is not a CSV file: {message.splitlines()[0][:200]}")
+            return MburstError(f"{self.name} line {line} has {found[3]} fields, the first line has {found[2]}")
+        return MburstError(f"{self.name} is not a CSV file: {message.splitlines()[0][:200]}")
 
 
 class AnswerCounts:

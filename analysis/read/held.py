@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...sql.damage import DamagedFile, damaged_files
+from ...sql.format.filenames import STRANGER
+from ...sql.segments import SECOND_COPY
+from ...units import NS_PER_S
+
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
 TIMES = {"probes": ("tx_ns", "tx_ns"), "queues": ("window_start_ns", "ts_ns")}
+HOLDING = {"probes": ("probes", "latency_steps"), "queues": ("queues",)}  # tables that have rows, or their sums
 # Rows that are equal many times are as many rows: `n` of them are held, and less by each that was seen in the file.
 _HELD = """
 CREATE TEMP TABLE held AS
@@ -35,6 +41,19 @@ _SEEN = """
 UPDATE held SET n = n - seen FROM (SELECT key_ns, digest, count(*) AS seen FROM keyed GROUP BY ALL) AS of
 WHERE held.key_ns = of.key_ns AND held.digest = of.digest
 """
+
+
+def unreadable(connection: duckdb.DuckDBPyConnection, table: str, since_ns: int, until_ns: int) -> list[DamagedFile]:
+    """Returns the files of the store of CONNECTION that are damaged or were set aside, and may hold rows of TABLE from
+    SINCE_NS to UNTIL_NS, or their sums."""
+    return [
+        file
+        for file in damaged_files(connection)
+        if file.table in HOLDING[table]
+        and file.reason not in (SECOND_COPY, STRANGER)
+        and (file.first_ns is None or file.first_ns <= until_ns)
+        and (file.last_ns is None or file.last_ns > since_ns - NS_PER_S)
+    ]
 
 
 class NewRows(NamedTuple):

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import Interrupted
+from ..errors import Interrupted, MburstError
 
 if TYPE_CHECKING:
+    import duckdb
+
     from ..sql import StoreFolder
     from ..telemetry.csv_import import CsvFile, CsvSummary, CsvText
 
@@ -99,9 +101,25 @@ def _append(store: StoreFolder, table: str, source: CsvFile, summary: CsvSummary
             return 0, 0
         with store.connect(since_ns=summary.start_ns, until_ns=summary.end_ns + 1) as connection:
             span = summary.start_ns, summary.end_ns
+            _refuse_missing(connection, table, source.name, *span)
             held = HeldRows(connection, table, source.compared, source.owner, sorted(summary.owners), *span)
             for batch in source.read(summary, protocol):
                 new = held.without(batch)
                 added, summed = added + new.rows.num_rows, summed + new.summed
                 writer.append(new.rows)
     return added, summed
+
+
+def _refuse_missing(connection: duckdb.DuckDBPyConnection, table: str, name: str, first_ns: int, last_ns: int) -> None:
+    """Raises MburstError if rows in [FIRST_NS, LAST_NS] of the file NAME may be in a stored file that cannot be read:
+    they would be added again, and count twice once that file is back."""
+    from ..analysis.read.held import unreadable
+
+    for stored in unreadable(connection, table, first_ns, last_ns):
+        state, first = ("was set aside", "") if stored.is_set_aside else ("is damaged", "run `mburst repair`, and ")
+        raise MburstError(
+            f"{name}: nothing was added: rows of it may be in {stored.path}, which {state}, and would count twice once "
+            "it is back",
+            f"bring a sound file back into its place; if there is none, {first}remove it from the folder damaged; then "
+            "import again",
+        )

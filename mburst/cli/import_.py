@@ -20,8 +20,8 @@ Unix nanoseconds. probes: src, dst, tx_ns, and optionally seq, app_send_ns, remo
 app_recv_ns, lost, rtt_ns (instead of the stamps), protocol, stamp_kind, clock_error_ns. queues: device, port, queue,
 window_start_ns, ts_ns, semantics, and optionally max_bytes, avg_bytes, transmit_bytes, dropped_packets,
 ecn_marked_packets, receive_ns, quality. Rows that are already in the store are not added again, so a file that has
-grown adds only its new rows. canary: the record that `mburst canary --sent` wrote; prints which of its bursts were
-detected, by the definition of a burst in the options."""
+grown adds only its new rows; nothing is added while a damaged file of the store may have them. canary: the record that
+`mburst canary --sent` wrote; prints which of its bursts were detected, by the definition of a burst in the options."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

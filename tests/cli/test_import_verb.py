@@ -18,12 +18,14 @@ from captures import CASES, RECORDED, SAMPLE, CacheServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from places import ROOT
+from storelib import sealed_files
 
 from mburst.api import importing
 from mburst.sql import StoreFolder
 from mburst.sql.compaction.compact import compact
 from mburst.sql.compaction.rules import KeepRules
 from mburst.sql.locks import acquire
+from mburst.sql.repair.repair import repair
 from mburst.telemetry import csv_import
 from mburst.telemetry.csv_import import CsvFile, open_text
 from mburst.units import NS_PER_DAY
@@ -160,6 +162,45 @@ def test_probes_that_are_kept_as_sums_are_not_added_again(probes_file: Path, tmp
     line = "1 added, 100 in seconds that the store keeps only as sums"
     assert (code, out.splitlines()[1:]) == (0, [line])
     assert stored(store, "SELECT sum(sent), sum(lost) FROM latency_counts") == [(101, 26)]
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.parametrize("is_aside", [False, True])
+def test_rows_of_a_file_that_may_come_back_are_not_added_again(
+    probes_file: Path, tmp_path: Path, is_aside: bool, is_compacted: bool
+) -> None:
+    store, count = StoreFolder.create(tmp_path / "store"), "SELECT sum(sent) FROM latency_counts"
+    importing.import_csv(store, "probes", str(probes_file))
+    if is_compacted:
+        compact(store, KeepRules(0, 0), now_ns=time.time_ns() + 10 * NS_PER_DAY)
+    [path] = sealed_files(store, "latency_steps" if is_compacted else "probes")
+    content = path.read_bytes()
+    path.write_bytes(b"?")
+    if is_aside:
+        list(repair(store.path))
+    code, out, err = mburst("import", "probes", probes_file, "-o", store.path)
+    last = err.splitlines()[-1]
+    assert (code, out) == (1, "") and "nothing was added" in last and path.name in last
+    later = tmp_path / "later.csv"
+    later.write_text(f"src,dst,tx_ns\napi,cache,{NOW + NS_PER_DAY}\n")
+    assert importing.import_csv(store, "probes", str(later)).added == 1
+    path.write_bytes(content)
+    assert importing.import_csv(store, "probes", str(probes_file)).added == 0
+    assert stored(store.path, count) == [(101,)]
+    path.unlink()
+    if is_aside:
+        (store.path / "damaged" / path.relative_to(store.path)).unlink()
+    assert importing.import_csv(store, "probes", str(probes_file)).added == 100
+    assert stored(store.path, count) == [(101,)]
+
+
+def test_a_file_of_another_program_prevents_no_import(probes_file: Path, tmp_path: Path) -> None:
+    """Its rows never count."""
+    store = StoreFolder.create(tmp_path / "store")
+    stranger = store.path / "probes" / "date=2026-11-21" / "mine.parquet"
+    stranger.parent.mkdir(parents=True)
+    stranger.write_bytes(b"?")
+    assert importing.import_csv(store, "probes", str(probes_file)).added == 100
 
 
 def test_imports_at_once_add_their_rows_once(
