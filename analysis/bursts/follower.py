@@ -241,14 +241,13 @@ class Follower:
         """Returns the ended bursts of an epoch, or all if it is OVER; removes rows that are no longer needed."""
         width = self._width_ns(of)
         until = of.newest_ns + 1 if over else of.known_ns // width * width - self._join_ns(of)
-        too_many = sum(rows.num_rows for rows in of.bins) > MOST_ROWS
+        kept_ns = max(_newest_from(of.bins, MOST_ROWS), of.newest_ns - self.longest_ns + 1)
         mine = [burst for burst in bursts if burst["start_ns"] >= of.settled_ns]
         going_on = [
             burst
             for burst in mine
             if not over
-            and not too_many
-            and of.newest_ns - burst["start_ns"] < self.longest_ns
+            and burst["start_ns"] >= kept_ns
             and (burst["end_ns"] >= until or not self._senders_known(of, burst))
         ]
         ended = [burst for burst in mine if burst not in going_on]
@@ -302,6 +301,14 @@ def _unknown(rows: pa.Table, known: list[pa.Table], newest_ns: int) -> pa.Table:
         return rows
     have = {tuple(row.values()) for table in _from(known, "ts_ns", least) for row in table.to_pylist()}
     return rows.filter([tuple(row.values()) not in have for row in rows.to_pylist()]) if have else rows
+
+
+def _newest_from(tables: list[pa.Table], most: int) -> int:
+    """Returns the time of the oldest of the MOST newest rows; 0 if there are no more."""
+    if sum(rows.num_rows for rows in tables) <= most:
+        return 0
+    times = np.concatenate([rows["ts_ns"].to_numpy() for rows in tables])
+    return int(np.partition(times, -most)[-most])
 
 
 def _from(tables: list[pa.Table], column: str, least: int) -> list[pa.Table]:

@@ -228,6 +228,19 @@ def test_the_last_bins_of_a_recording_come_before_its_end(followed: Followed, mo
     assert lane.bursts == truth and len(truth) == 2
 
 
+def test_a_burst_is_not_cut_by_rows_that_came_before_it(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many rows are taken at once after a follower was stopped."""
+    monkeypatch.setattr(follower, "MOST_ROWS", 50)
+    followed.append("bins", *({"ts_ns": NOW + i * MS} for i in range(100)))
+    followed.bins(list(range(100, 120)))
+    followed.look()
+    assert followed.meter._bursts.kept_rows <= 2 * 50
+    followed.bins(list(range(120, 130)))
+    followed.look()
+    followed.end()
+    assert followed.compare() == 1
+
+
 def test_rows_that_arrive_twice_count_once(followed: Followed) -> None:
     made = follower.Follower(DEFINITION, 0, late_ns=0)
     made.add_recording(rows("recordings", followed.row).to_pylist()[0])
