@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -94,7 +95,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Probe, store, and print the results. Returns 1 if a host did not resolve or never answered."""
+    """Probe, store, and print the results. Returns 1 if a host did not resolve or never answered, unless a signal ended
+    the probing, perhaps before an answer came."""
     plan = planned(arguments)
     targets, unresolved = resolved(arguments)
     privileges.lower(arguments.store or temporary.place(), arguments.user)
@@ -129,10 +131,12 @@ def run(arguments: argparse.Namespace) -> int:
         print_lines(*"\n\n".join(described(found)).split("\n"))
         if arguments.store:
             print_lines("", f"kept in {arguments.store}")
-    silent = sorted({names["dst"] for names, count in done.counts if not count.answered and not done.interrupted})
+    if done.ended_by:
+        return 130 if signal.SIGINT in done.ended_by else 0
+    silent = sorted({names["dst"] for names, count in done.counts if not count.answered})
     for name in silent:
         print_message(f"{name}: no answer")
-    return 130 if done.interrupted else 1 if silent or unresolved or done.left_out else 0
+    return 1 if silent or unresolved or done.left_out else 0
 
 
 @contextmanager

@@ -36,12 +36,12 @@ PathCounts = list[tuple[Names, "ProbeCounts"]]
 
 class ProbeRun(NamedTuple):
     """The result of a run of the prober: the batch of its rows, the names and counts of each path, the number of
-    targets that were left out for lack of a socket, and whether SIGINT ended the run."""
+    targets that were left out for lack of a socket, and the signals that ended the run."""
 
     batch: str
     counts: PathCounts
     left_out: int
-    interrupted: bool
+    ended_by: tuple[signal.Signals, ...]
 
 
 class ProbeKeeper:
@@ -123,7 +123,7 @@ def probe(
                 "slow: missing from what was measured"
             )
         counts = [(prober.names(path), path.exchanges.counts) for paths in prober.paths for path in paths]
-        return ProbeRun(batch, counts, len(prober.left_out), signal.SIGINT in ended_by)
+        return ProbeRun(batch, counts, len(prober.left_out), tuple(ended_by))
     finally:
         sys.setswitchinterval(before)
         prober.close()

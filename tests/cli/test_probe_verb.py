@@ -206,6 +206,18 @@ def test_hosts_that_do_not_answer_or_resolve_are_reported(reflector, capsys):
     assert lines[2] == f"mburst: {closed}: no answer"
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_before_the_first_answer_is_no_failure(tmp_path, number):
+    """`mburst run` would end with 1."""
+    words = [f"127.0.0.1:{free_port()}", "nosuch.invalid", "--timeout", "500ms", "-o", tmp_path / "store"]
+    process = subprocess.Popen([*MBURST, "probe", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "does not resolve" in process.stderr.readline()
+    wait_for(lambda: any((tmp_path / "store").glob("hot/probes/*.log")) or process.poll() is not None, "a probe")
+    process.send_signal(number)
+    printed = process.communicate(timeout=60)[1]
+    assert process.returncode == (130 if number == signal.SIGINT else 0) and "no answer" not in printed
+
+
 @pytest.mark.parametrize(
     "arguments, code, message",
     [
