@@ -44,13 +44,18 @@ def whole_from(
 def note_probes(con: duckdb.DuckDBPyConnection, since_ns: int | None, until_ns: int | None) -> None:
     """Note, before a query that needs every probe of [since_ns, until_ns), the time from which on all of them are
     there."""
+    if (whole_ns := probes_from(con, since_ns, until_ns)) is not None:
+        note(
+            f"probes until {midnight(whole_ns)} are left out: the store keeps sums of their seconds (`mburst sql STORE "
+            '"FROM path_quantiles"`)'
+        )
+
+
+def probes_from(con: duckdb.DuckDBPyConnection, since_ns: int | None, until_ns: int | None = None) -> int | None:
+    """Returns the time from which on every probe of [since_ns, until_ns) is there; None if all of them are."""
     with readable(con):
         [(last_ns,)] = con.execute(_SUMMED, {"since": since_ns, "until": until_ns}).fetchall()
-    if last_ns is not None:
-        note(
-            f"probes until {midnight((last_ns // NS_PER_DAY + 1) * NS_PER_DAY)} are left out: the store keeps sums of "
-            'their seconds (`mburst sql STORE "FROM path_quantiles"`)'
-        )
+    return None if last_ns is None else (last_ns // NS_PER_DAY + 1) * NS_PER_DAY
 
 
 def whole_since(

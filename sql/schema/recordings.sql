@@ -24,7 +24,7 @@ CREATE TABLE recordings (
     wire_bytes           BIGINT NOT NULL,    -- in bins: with FCS, preamble and gap
     unattributed_packets BIGINT NOT NULL,    -- in bins, but with no sender in the captured bytes
     unattributed_bytes   BIGINT NOT NULL,
-    dropped              BIGINT NOT NULL,    -- packets dropped before they were captured, in both directions
+    dropped              BIGINT NOT NULL,    -- packets dropped before they were captured, in both directions, and at all interfaces of its files
     late                 BIGINT NOT NULL,    -- packets in no bin: outside the reorder window, or the years 1970 to 2100
     late_bytes           BIGINT NOT NULL,
     unparsed             BIGINT,             -- packets counted by length alone; NULL: not counted

@@ -127,7 +127,7 @@ def test_metrics_begin_at_zero_if_not_every_bin_is_kept(store: StoreFolder) -> N
     said: list[str] = []
     with limits.noting(said.append):
         assert sums() == [0, 0]
-    whole = "the store was compacted, and has every bin from 2024-10-06 00:00:00 UTC on only"
+    whole = "the store was compacted, and has every row from 2024-10-06 00:00:00 UTC on only"
     assert said == [f"metrics begin at zero: {whole}"]
 
 

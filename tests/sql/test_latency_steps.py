@@ -6,6 +6,7 @@ import math
 import tempfile
 import warnings
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,7 +18,9 @@ from hypothesis import strategies as st
 from storelib import rows
 
 import mburst
-from mburst.sql import StoreFolder
+from mburst.agent.metrics.meter import Meter
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.sql import StoreFolder, limits
 from mburst.sql.format import filenames
 from mburst.sql.format.filenames import Segment
 from mburst.units import NS_PER_DAY
@@ -154,3 +157,18 @@ def test_python_warns_which_probes_are_left_out(tmp_path: Path) -> None:
     compacted(store, now_ns=NOW, everything_ns=0, bursts_ns=0)
     with pytest.warns(mburst.CompactedWarning, match="probes until 2024-10-05 00:00:00 UTC are left out"):
         assert mburst.open(str(store.path)).latency().num_rows == 0
+
+
+def test_metrics_begin_at_zero_if_not_every_probe_is_kept(tmp_path: Path) -> None:
+    """Prometheus takes a lower counter for a reset, and all of it for new."""
+    store, said = StoreFolder.create(tmp_path / "store"), list[str]()
+    for day in (0, 200):
+        probed(store, [{"dst": "b", "at_ns": day * NS_PER_DAY, "latency_ns": 5}], DAY + day * NS_PER_DAY)
+
+    def sent(since_ns: int) -> int:
+        with limits.noting(said.append), closing(Meter(store, BurstDefinition(), since_ns)) as meter:
+            return sum(path.sent for path in meter.paths.values())
+
+    assert (sent(DAY), sent(DAY + NS_PER_DAY)) == (2, 1)
+    compacted(store, NOW + 200 * NS_PER_DAY)
+    assert (sent(DAY), len(said), sent(DAY + NS_PER_DAY)) == (0, 1, 1)

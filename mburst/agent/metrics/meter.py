@@ -55,16 +55,16 @@ QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
 
 def _counted_since(store: StoreFolder, since_ns: int) -> int:
-    """Returns SINCE_NS, or the present if the store no longer has every bin from then on: counters that begin with less
-    than they had would be taken for a reset, and all that they begin with for new. Raises MburstError."""
-    from ...analysis.model.whole import whole_from
+    """Returns SINCE_NS, or the present if the store no longer has every bin and probe from then on: counters that begin
+    with less than they had would be taken for a reset, and all that they begin with for new. Raises MburstError."""
+    from ...analysis.model.whole import probes_from, whole_from
     from ...sql.limits import midnight, note
 
     with store.connect(None, since_ns) as con:
-        whole_ns = whole_from(con, since_ns)
-    if whole_ns is None:
+        times = [ns for ns in (whole_from(con, since_ns), probes_from(con, since_ns)) if ns is not None]
+    if not times:
         return since_ns
-    note(f"metrics begin at zero: the store was compacted, and has every bin from {midnight(whole_ns)} on only")
+    note(f"metrics begin at zero: the store was compacted, and has every row from {midnight(max(times))} on only")
     return time.time_ns()
 
 
