@@ -39,12 +39,29 @@ def place_of(store: Path, path: Path, is_copy: bool = False) -> Path:
     return free
 
 
-def mark_copies(store: Path, paths: Iterable[Path]) -> None:
-    """Note that no row is missing because of what was set aside under the names of PATHS: these files are back, and may
-    be replaced from now on. Raises OSError."""
-    for path in paths if os.path.lexists(store / ASIDE) else ():
-        with suppress(FileNotFoundError):
-            os.rename(store / ASIDE / path.relative_to(store), place_of(store, path, is_copy=True))
+def mark_copies(store: Path, files: Iterable[SealedFile]) -> None:
+    """Note that no row is missing because of what was set aside and is back with FILES, which may be replaced from now
+    on. Raises OSError."""
+    if not os.path.lexists(store / ASIDE):
+        return
+    back = list(files)
+    for folder in _folders_of(back):
+        parts = {_part(file.name) for file in back if file.path.parent == folder}
+        for name in _names_in(store / ASIDE / folder.relative_to(store)):
+            if _part(name) in parts:
+                _mark_copy(store, folder / name.name)
+    segments = {(file.path.parents[2].name, file.name.segment.name): file for file in back}
+    for (table, segment), file in segments.items():
+        log = store / HOT / table / f"{segment}.log"
+        aside = store / ASIDE / log.relative_to(store)
+        if os.path.lexists(aside) and not _missing_of_log(store, aside, table, file.name.segment):
+            _mark_copy(store, log)
+
+
+def _mark_copy(store: Path, path: Path) -> None:
+    """Note that no row is missing because of what was set aside from PATH. Raises OSError."""
+    with suppress(FileNotFoundError):
+        os.rename(store / ASIDE / path.relative_to(store), place_of(store, path, is_copy=True))
 
 
 def missing_files(store: Path, narrow: Callable[[str], FileSelection]) -> dict[str, list[DamagedFile]]:
@@ -58,11 +75,12 @@ def missing_files(store: Path, narrow: Callable[[str], FileSelection]) -> dict[s
 def missing(store: Path, table: str, narrow: FileSelection) -> list[DamagedFile]:
     """Returns the same for TABLE."""
     hot, sealed = list_hot(store / ASIDE, table), list_sealed(store / ASIDE, table, narrow)
-    back = {folder: _parts_in(store / folder.relative_to(store / ASIDE)) for folder in _folders_of(sealed.files)}
+    back = {
+        folder: {_part(name) for name in _names_in(store / folder.relative_to(store / ASIDE))}
+        for folder in _folders_of(sealed.files)
+    }
     found = [
-        damaged_file(file, table, SET_ASIDE)
-        for file in sealed.files
-        if (file.name.segment.name, file.name.part) not in back[file.path.parent]
+        damaged_file(file, table, SET_ASIDE) for file in sealed.files if _part(file.name) not in back[file.path.parent]
     ]
     found += [replace(damage, reason=SET_ASIDE) for damage in [*hot.damage, *sealed.damage]]
     for path, segment in hot.logs.items():
@@ -79,14 +97,18 @@ def _folders_of(files: Iterable[SealedFile]) -> set[Path]:
     return {file.path.parent for file in files}
 
 
-def _parts_in(folder: Path) -> set[tuple[str, int]]:
-    """Returns the parts of segments that FOLDER of the store has: the name of each segment, and the number of the
-    part. Raises OSError."""
+def _part(name: SealedName) -> tuple[str, int]:
+    """Equal for two names of files with the same rows, which may differ in their bytes."""
+    return name.segment.name, name.part
+
+
+def _names_in(folder: Path) -> list[SealedName]:
+    """Returns the names of the sealed files in FOLDER. Raises OSError."""
     try:
         names = map(SealedName.parse, os.listdir(folder))
     except FileNotFoundError:
-        return set()
-    return {(name.segment.name, name.part) for name in names if name is not None}
+        return []
+    return [name for name in names if name is not None]
 
 
 def _missing_of_log(store: Path, path: Path, table: str, segment: Segment) -> list[DamagedFile]:

@@ -160,6 +160,8 @@ def describe(done: Compacted, rules: KeepRules, dry_run: bool) -> None:
     _name([*done.troubles, *done.waits])
     _warn_of_size(done, rules)
     waiting = f"; {format_count(done.waiting, 'replaced file')} will be removed when no reader holds them"
+    if dry_run and not done.days:
+        print_lines("there is nothing to compact")
     if not dry_run:
         print_lines(f"the store takes {format_bytes(done.bytes)}" + (waiting if done.waiting else ""))
 

@@ -158,7 +158,7 @@ class _Run:
                     self.done.waits.append(_wait(self._store.path, date_of(name.day), target))
             self.done.troubles += [f"{line}: its day stays as it is" for line in day.damaged]
             detail = self._rules.detail(max(name.end_ns, day.newest_ns), self._now_ns)
-            if (detail := min(detail, least)) is Detail.BURSTS and day.missing:
+            if (detail := min(detail, least)) is Detail.BURSTS and day.missing and day.is_whole:
                 detail = Detail.ALL
                 lines = [f"{file}: {FOR_MISSING}" for file in day.missing]
                 self.done.waits += [line for line in lines if line not in self.done.waits]
@@ -218,10 +218,10 @@ class _Run:
             _Day(self._store.path, made, files, day, self._lanes, self._rules).write(new)
             new.publish()
             after = replacement.files()
-            replaced = [file.path for of in files.values() for file in of]
+            replaced = [file for of in files.values() for file in of]
             with failing_as_one_line(self._store.path, "write"):
                 aside.mark_copies(self._store.path, replaced)
-            replacement.commit(replaced)
+            replacement.commit(file.path for file in replaced)
         except BaseException:
             replacement.take_back()
             raise

@@ -129,6 +129,13 @@ class DayFiles:
         )
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it has bins or senders that were not thinned."""
+        return any(
+            file.name.segment.compacted < Detail.BURSTS for table in RECORDED for file in self.files.get(table, ())
+        )
+
+    @property
     def newest_ns(self) -> int:
         """When the newest segment of what is removed with age was begun: what is imported later than it was recorded is
         new."""

@@ -35,6 +35,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from storelib import rows, sealed_files, write
 
+from mburst.__main__ import main
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.errors import UsageError
 from mburst.sql import StoreFolder, replacing
@@ -359,6 +360,12 @@ def test_dry_run_writes_nothing(store: StoreFolder) -> None:
     done = compact(store, KeepRules(), dry_run=True, now_ns=NOW)
     assert [day.after_files for day in done.days] == [None] * 3
     assert sorted(store.path.rglob("*")) == before
+
+
+def test_dry_run_says_that_nothing_is_to_be_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    StoreFolder.create(tmp_path / "store")
+    assert main(["compact", "--dry-run", str(tmp_path / "store")]) == 0
+    assert capsys.readouterr().out == "there is nothing to compact\n"
 
 
 def test_size_takes_the_oldest_detail_first(store: StoreFolder) -> None:

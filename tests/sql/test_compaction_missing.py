@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from compactionlib import DAY, MS, NOW, S, bursts, compacted, days_of_bursts, incast, quiet, recorded, same, together
 from storelib import sealed_files
@@ -11,10 +12,12 @@ from storelib import sealed_files
 from mburst.sql import StoreFolder
 from mburst.sql.compaction.compact import compact
 from mburst.sql.compaction.rules import Detail, KeepRules
-from mburst.sql.format.filenames import date_of
+from mburst.sql.format.filenames import SealedName, date_of
+from mburst.sql.format.hotlog import HotLog
 from mburst.sql.repair.checking import check
 from mburst.sql.repair.repair import repair
 from mburst.sql.repair.sums import compare_sums
+from mburst.sql.verified import digest
 from mburst.units import NS_PER_DAY
 
 
@@ -94,3 +97,37 @@ def test_days_after_a_log_that_was_set_aside_do_not_wait_for_it(store: StoreFold
         log.write_bytes(b"x" * 1000)
     list(repair(store.path))
     assert [date_of(day.name.day) for day in compacted(store).days if day.detail is Detail.BURSTS] == ["2024-10-05"]
+
+
+def test_a_thinned_day_does_not_wait_for_a_file_that_was_set_aside(store: StoreFolder) -> None:
+    compacted(store)
+    path = sealed_files(store, "bins")[0]
+    path.write_bytes(b"?")
+    list(repair(store.path))
+    done = compacted(store)
+    assert not done.waits and not done.days and len(check(store.path).missing) == 1
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+def test_what_is_back_in_other_bytes_is_not_missing_after_compaction(store: StoreFolder, is_log: bool) -> None:
+    """Rows are back with a segment that was sealed again, whatever the bytes of its files."""
+    path = min(sealed_files(store, "bins"), key=lambda path: path.name.split(".")[3])
+    before, content = bursts(store), pq.read_table(path, partitioning=None)
+    if is_log:
+        name = SealedName.parse(path.name)
+        assert name is not None
+        log = HotLog(StoreFolder.create(store.path.with_name("other")).path, "bins", name.segment, "r1")
+        log.append(content.slice(0, 1))
+        log.leave()
+        with log.path.open("ab") as file:
+            file.write(b"?" * 1000)
+        (store.path / "damaged" / "hot" / "bins").mkdir(parents=True)
+        log.path.rename(store.path / "damaged" / "hot" / "bins" / log.path.name)
+    else:
+        path.write_bytes(b"?")
+        list(repair(store.path))
+        pq.write_table(content, draft := path.with_name("draft"), compression="gzip")
+        draft.rename(path.with_name(path.name.replace(path.name.split(".")[4], digest(draft))))
+    assert not check(store.path).missing
+    assert any(day.detail is Detail.BURSTS for day in compacted(store).days)
+    assert not check(store.path).missing and same(before, bursts(store))
