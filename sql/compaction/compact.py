@@ -280,14 +280,15 @@ class _Day:
         self._is_merged = day.is_merged
         self._near = [file for file in day.near if _reaches(file, made.name)]
         of_day = FileSelection(made.name.rack, made.name.start_ns, made.name.end_ns)
-        self._marks = snapshot(store, "thinned", of_day).files
+        self._before = {table: snapshot(store, table, of_day).files for table in ("thinned", "steps")}
         self._lanes = lanes
         self._rules = rules
 
     def write(self, new: rewriting.NewFiles) -> None:
         """Write the replacements of the files. Raises MburstError."""
         every = [file for files in self._files.values() for file in files]
-        with rewriting.reading([*every, *self._near, *self._marks]) as con, readable(con):
+        before = [file for files in self._before.values() for file in files]
+        with rewriting.reading([*every, *self._near, *before]) as con, readable(con):
             if self._detail is not Detail.ALL:
                 rewriting.show(con, "day_near_bins", "bins", self._near)
                 thinned = self._thinned(con)
@@ -304,9 +305,15 @@ class _Day:
                     new.write(table, con.sql(_ROWS.get(table, f"FROM day_{table}")))
 
     def _thinned(self, con: duckdb.DuckDBPyConnection) -> set[str]:
-        """The recordings for which the day was thinned before."""
-        rewriting.show(con, "marks", "thinned", self._marks)
-        rows = con.execute("SELECT recording_id FROM marks WHERE start_ns = $1", [self._name.start_ns]).fetchall()
+        """The recordings for which the day was thinned before: either table shows it if files of the other are
+        missing."""
+        for table, files in self._before.items():
+            rewriting.show(con, f"before_{table}", table, files)
+        rows = con.execute(
+            "SELECT recording_id FROM before_thinned WHERE start_ns = $1 "
+            "UNION SELECT recording_id FROM before_steps WHERE ts_ns >= $1 AND ts_ns < $2",
+            [self._name.start_ns, self._name.end_ns],
+        ).fetchall()
         return {recording for (recording,) in rows}
 
     def _batches(self) -> Iterator[dict[str, list[SealedFile]]]:

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from compactionlib import DAY, MS, NOW, S, bursts, compacted, days_of_bursts, incast, quiet, recorded, same, together
+from compactionlib import (
+    DAY,
+    MS,
+    NOW,
+    S,
+    bursts,
+    compacted,
+    counted,
+    days_of_bursts,
+    incast,
+    quiet,
+    recorded,
+    same,
+    together,
+)
 from storelib import sealed_files
 
 from mburst.sql import StoreFolder
@@ -131,3 +146,26 @@ def test_what_is_back_in_other_bytes_is_not_missing_after_compaction(store: Stor
     assert not check(store.path).missing
     assert any(day.detail is Detail.BURSTS for day in compacted(store).days)
     assert not check(store.path).missing and same(before, bursts(store))
+
+
+@pytest.mark.parametrize("table", ["thinned", "steps", "kept", "recordings"])
+@pytest.mark.parametrize("is_repaired", [True, False])
+def test_files_about_a_day_that_are_missing_as_it_is_reduced_double_no_sum(
+    store: StoreFolder, table: str, is_repaired: bool
+) -> None:
+    def sums() -> list[tuple[Any, ...]]:
+        return [row[:4] for row in counted(store)]
+
+    before = sums()
+    compacted(store)
+    moved = {path: path.read_bytes() for path in sealed_files(store, table)}
+    for path in moved:
+        path.write_bytes(b"?")
+    if is_repaired:
+        list(repair(store.path))
+    for is_back in (False, True):
+        for path, content in moved.items() if is_back else ():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        compact(store, KeepRules(), now_ns=NOW + 100 * NS_PER_DAY)
+    assert sums() == before
