@@ -204,7 +204,14 @@ class _Run:
             for_size=for_size,
         )
         if not self._dry_run:
-            made = self._replace(made, files, day)
+            try:
+                made = self._replace(made, files, day)
+            except _UnknownRecording as error:
+                self.done.waits.append(
+                    f"{self._store.path}: {date_of(name.day)} of rack {name.rack!r} keeps every row until `recordings` "
+                    f"has a row of recording {error} again, at most for the time of --bursts"
+                )
+                return self._bring(name, day, Detail.ALL)
         self.done.days.append(made)
         self._report(made)
         return made
@@ -259,6 +266,10 @@ def _due(table: str, files: list[SealedFile], detail: Detail, day: DayFiles) -> 
 def _size(store: Path) -> int:
     """Bytes of STORE that its size limits."""
     return sum(facts.st_size for _, facts, is_packets in files_of(store) if not is_packets)
+
+
+class _UnknownRecording(Exception):
+    """A recording with bins on a day has no row: what is kept of it cannot be decided."""
 
 
 class _Day:
@@ -338,6 +349,8 @@ class _Day:
             rewriting.show(con, f"day_{table}", table, batch[table])
         rows = con.execute("SELECT recording_id FROM day_bins UNION SELECT recording_id FROM day_sources").fetchall()
         of_day = sorted(recording for (recording,) in rows)
+        if self._detail is Detail.BURSTS and (unknown := [of for of in of_day if of not in self._lanes]):
+            raise _UnknownRecording(unknown[0])
         every = [self._lanes[recording] for recording in of_day if recording in self._lanes]
         if all(file.name.segment.compacted >= Detail.BURSTS for files in batch.values() for file in files):
             fresh = [lane for lane in every if lane.recording_id not in thinned]  # of others, the sums are in `steps`

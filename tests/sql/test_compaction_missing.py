@@ -169,3 +169,20 @@ def test_files_about_a_day_that_are_missing_as_it_is_reduced_double_no_sum(
             path.write_bytes(content)
         compact(store, KeepRules(), now_ns=NOW + 100 * NS_PER_DAY)
     assert sums() == before
+
+
+def test_a_day_waits_for_recordings_that_were_set_aside(store: StoreFolder) -> None:
+    """Their rows, merged with those of others, would be taken for thinned ones once they are back."""
+    before = [row[:4] for row in counted(store)]
+    compacted(store, everything_ns=90 * NS_PER_DAY)
+    moved = {path: path.read_bytes() for path in sealed_files(store, "recordings")}
+    for path in moved:
+        path.write_bytes(b"?")
+    list(repair(store.path))
+    done = compacted(store)
+    assert len([line for line in done.waits if "of recording r0 again" in line]) == len(done.waits) == 2
+    for path, content in moved.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    assert {day.detail for day in compacted(store).days} == {Detail.BURSTS}
+    assert [row[:4] for row in counted(store)] == before
