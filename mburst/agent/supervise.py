@@ -40,8 +40,9 @@ class Supervisor:
         self.manager = ServiceManager()
         self.environment = _for_parts(os.environ if environment is None else environment)
         self.stop_s = stop_s
-        self.running: dict[str, PartProcess] = {}
-        self.done: dict[str, RunPart] = {}  # parts that finished; they are not restarted
+        self.running: dict[str, PartProcess] = {}  # those that shall run, by name
+        self.unended: dict[PartProcess, None] = {}  # those, and the removed and replaced ones, in order of their starts
+        self.done: dict[str, RunPart] = {}  # parts that finished by themselves; they are not restarted
         self.tasks: set[asyncio.Task[None]] = set()
         self.woken, self.stopping, self.reload = asyncio.Event(), False, False
         self.stopped_at = 0.0
@@ -61,7 +62,7 @@ class Supervisor:
 
     async def _run(self) -> None:
         for part in self.parts:
-            self._start(PartProcess(part, self.environment))
+            self._start(part)
         self.manager.ready()
         while self.tasks and not self.stopping:
             await self._look()
@@ -86,16 +87,20 @@ class Supervisor:
             self.tasks.discard(task)
             task.result()
 
-    def _start(self, one: PartProcess, after: PartProcess | None = None) -> None:
-        self.running[one.part.name] = one
-        self.tasks.add(asyncio.create_task(self._keep(one, after)))
+    def _start(self, part: RunPart) -> None:
+        """Run a part, beginning when all earlier ones of its name have ended."""
+        earlier = [one for one in self.unended if one.part.name == part.name]
+        one = self.running[part.name] = PartProcess(part, self.environment)
+        self.unended[one] = None
+        self.done.pop(part.name, None)
+        self.tasks.add(asyncio.create_task(self._keep(one, earlier)))
 
-    async def _keep(self, one: PartProcess, after: PartProcess | None) -> None:
-        """Run a part until it is done, beginning when the part that it replaces has ended."""
-        if after:
-            await after.ended.wait()
+    async def _keep(self, one: PartProcess, earlier: Sequence[PartProcess]) -> None:
+        for other in earlier:
+            await other.ended.wait()
         code = await one.keep()
         self.code = self.code or (code if code == USAGE else 1 if code else 0)
+        del self.unended[one]
         if self.running.get(one.part.name) is one:
             del self.running[one.part.name]
             if not code:
@@ -125,14 +130,12 @@ class Supervisor:
         before = {name: one.part for name, one in self.running.items()}
         gone = [name for name in before if name not in wanted]
         changed = [name for name in before if name in wanted and wanted[name] != before[name]]
+        self.done = {name: part for name, part in self.done.items() if name in wanted}
         new = [name for name in wanted if name not in before and wanted[name] != self.done.get(name)]
-        for name in gone:
-            self._end_one(self.running[name])
-        for name in changed:
-            self._end_one(old := self.running[name])
-            self._start(PartProcess(wanted[name], self.environment), after=old)
-        for name in new:
-            self._start(PartProcess(wanted[name], self.environment))
+        for name in [*gone, *changed]:
+            self._end_one(self.running.pop(name))
+        for name in [*changed, *new]:
+            self._start(wanted[name])
         what = {"ended": gone, "restarted": changed, "started": new}
         changes = "; ".join(f"{word} {', '.join(names)}" for word, names in what.items() if names)
         print_message(f"reloaded: {changes or 'nothing changed'}")
@@ -153,12 +156,12 @@ class Supervisor:
         # process of a group and also the group. Signals that arrive together with the first one do nothing either.
         is_late = self.stopping and time.monotonic() - self.stopped_at > IMPATIENT_S
         if number == signal.SIGINT and is_late:
-            for one in self.running.values():
+            for one in self.unended:
                 one.kill()
 
     async def _end(self) -> None:
         """Send SIGTERM to every part, and give each time to store its data."""
-        for one in self.running.values():
+        for one in self.unended:
             one.end()
         until = time.monotonic() + self.stop_s
         late = self.tasks
@@ -168,9 +171,10 @@ class Supervisor:
         if not late:
             return
         self.code = 1
-        for name, one in self.running.items():
-            print_message(f"{name} did not end in {self.stop_s:g} s: killed; stored rows are kept")
-            one.kill()
+        for one in self.unended:
+            if one.process:  # else it waits for an earlier one of its name
+                print_message(f"{one.part.name} did not end in {self.stop_s:g} s: killed; stored rows are kept")
+                one.kill()
         await asyncio.wait(late)
 
 

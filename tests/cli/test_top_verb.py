@@ -23,6 +23,7 @@ from typing import ClassVar
 
 import pytest
 from livestore import filled
+from processes import is_stopped
 from waiting import wait_for
 
 from mburst.__main__ import main
@@ -115,10 +116,6 @@ def nothing_runs_on() -> Iterator[None]:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     Terminal.running.clear()
-
-
-def is_stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
+
+from waiting import wait_for
 
 
 def children(pid: int) -> list[int]:
@@ -29,3 +32,14 @@ def has_open(pid: int, path: Path) -> bool:
         return any(os.path.realpath(one) == str(path) for one in Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return False
+
+
+def is_stopped(pid: int) -> bool:
+    """Returns whether PID was stopped by a signal, and has not been continued."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
+
+
+def stop(pid: int) -> None:
+    """Stop PID. Until it has stopped, SIGTERM would still end it."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(lambda: is_stopped(pid))
