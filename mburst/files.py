@@ -126,6 +126,23 @@ def _draft(folder: int, name: str, mode: int) -> Iterator[BinaryIO]:
         os.fsync(folder)
 
 
+def append(file: int, *pieces: bytes | memoryview) -> int:
+    """Add all PIECES at the end of the open FILE, or, if that fails, nothing. Returns their size. Nobody else may write
+    to the file meanwhile. Raises OSError."""
+    size, before = sum(map(len, pieces)), os.lseek(file, 0, os.SEEK_END)
+    try:
+        written = os.writev(file, pieces)
+        if written < size:  # the disk is full, or a limit was reached: the next write shows which
+            rest = memoryview(b"".join(pieces))[written:]
+            while rest:
+                rest = rest[os.write(file, rest) :]
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(file, before)
+        raise
+    return size
+
+
 def _tidy(folder: int) -> None:
     """Remove the drafts that killed processes left in the open FOLDER; once for each folder."""
     facts = os.fstat(folder)
@@ -225,14 +242,17 @@ def open_private(path: Path, flags: int = 0) -> int:
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         file = os.open(path, kind, PRIVATE)
+        try:
+            facts = os.fstat(file)
+            if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
+                raise MburstError(f"{path}: cannot open: not a regular file")
+            if stat.S_IMODE(facts.st_mode) != PRIVATE and facts.st_uid == os.geteuid():
+                os.fchmod(file, PRIVATE)
+        except BaseException:
+            os.close(file)
+            raise
     except OSError as error:
         raise MburstError(f"{path}: cannot open: {error.strerror}") from error
-    facts = os.fstat(file)
-    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
-        os.close(file)
-        raise MburstError(f"{path}: cannot open: not a regular file")
-    if stat.S_IMODE(facts.st_mode) != PRIVATE and facts.st_uid == os.geteuid():
-        os.fchmod(file, PRIVATE)
     return file
 
 

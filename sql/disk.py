@@ -85,12 +85,6 @@ def write_durably(path: Path, text: str, mode: int = files.GROUP) -> None:
         os.close(folder)
 
 
-def write_all(file: int, data: bytes) -> None:
-    """Write all of DATA. Raises OSError."""
-    while data:
-        data = data[os.write(file, data) :]
-
-
 def open_regular(path: Path) -> int:
     """Returns a descriptor for reading the file at PATH. Never waits for a fifo, and follows no link at the end of
     PATH. Raises OSError, with EINVAL if it is not a regular file, and MburstError if this process cannot open more

@@ -20,6 +20,7 @@ from errno import EINVAL
 from pathlib import Path
 from typing import Any
 
+from .. import files
 from . import disk
 from .disk import failing_as_one_line
 
@@ -44,7 +45,7 @@ class Lock:
         lines = json.dumps({"pid": os.getpid(), "reason": ""}).ljust(_REASON - 1) + "\n" + json.dumps(note) + "\n"
         with failing_as_one_line(self.path, "write"):
             os.ftruncate(self._file, 0)
-            os.pwrite(self._file, lines.encode(), 0)
+            files.append(self._file, lines.encode())
             os.fsync(self._file)
             disk.sync(self.path.parent)
         self.is_begun = True
@@ -56,8 +57,10 @@ class Lock:
 
     def end(self) -> None:
         """The work is done: remove the file and release the lock."""
-        self.path.unlink(missing_ok=True)
-        os.close(self._file)
+        try:
+            self.path.unlink(missing_ok=True)
+        finally:
+            os.close(self._file)
 
     def leave(self) -> None:
         """Release the lock and leave the file: another process has to finish the work."""

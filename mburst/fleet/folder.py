@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from .. import temporary
+from .. import files, temporary
 from ..sql import disk
 from .target import FleetTarget, NoSuchObject, StoredObject, TargetError, content_of
 
@@ -134,7 +134,7 @@ def _write(draft: Path, content: bytes) -> None:
     """Write a new file durably. Raises OSError."""
     file = os.open(draft, _NEW, 0o640)
     try:
-        disk.write_all(file, content)
+        files.append(file, content)
         os.fsync(file)
     finally:
         os.close(file)

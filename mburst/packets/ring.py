@@ -70,13 +70,12 @@ def _enter(folder: int, name: str) -> int:
 def _take(opened: list[int], name: str) -> bool:
     """Open and lock a folder in the last of OPENED, and append it to OPENED. Returns False if another process uses
     it."""
-    found = _enter(opened[-1], name)
+    opened.append(_enter(opened[-1], name))
     try:
-        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(opened[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(found)
+        os.close(opened.pop())
         return False
-    opened.append(found)
     return True
 
 

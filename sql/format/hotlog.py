@@ -14,6 +14,7 @@ from errno import EFBIG
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ... import files
 from ...errors import MburstError, UsageError
 from ...machine import boot_id, was_restarted
 from ...messages import print_error
@@ -96,11 +97,13 @@ class HotLog:
                 os.fsync(self._file)
                 hidden.rename(self.path)
                 disk.sync(self.path.parent)
-            except BaseException:
+                self._syncing = disk.Syncer.shared().watch(
+                    self._file, lambda late_s: on_trouble(late(self.path, late_s))
+                )
+            except BaseException:  # also if no more threads can be started
                 os.close(self._file)
                 hidden.unlink(missing_ok=True)
                 raise
-        self._syncing = disk.Syncer.shared().watch(self._file, lambda late_s: on_trouble(late(self.path, late_s)))
 
     def append(self, rows: pa.Table) -> None:
         """Write ROWS and hand them to the kernel. After a failure the log must not be appended to again. Raises
@@ -116,17 +119,8 @@ class HotLog:
 
     def _write(self, payload: bytes | memoryview) -> None:
         pieces = [frames.header(self._number, payload, self._seed), payload, frames.padding(len(payload))]
-        size, before = sum(map(len, pieces)), os.fstat(self._file).st_size
-        try:
-            written = os.writev(self._file, pieces)
-            if written < size:  # the disk is full, or a limit was reached: the next write shows which
-                disk.write_all(self._file, b"".join(pieces)[written:])
-        except OSError:
-            with suppress(OSError):
-                os.ftruncate(self._file, before)  # a torn end would do no harm, but use space
-            raise
+        self.bytes += files.append(self._file, *pieces)  # a torn end would do no harm, but use space
         self._number += 1
-        self.bytes += size
 
     def begin_sync(self) -> None:
         """Have another thread write to disk what was appended, unless it is already doing so; `sync` waits for it."""

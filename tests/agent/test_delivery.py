@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import email.policy
 import json
+import os
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from ports import free_port
 from racklib import DAY, START, fill, report
+from room import room
 
 from mburst.agent.delivery import Delivery, DeliveryLedger, Digest, deliver
 from mburst.agent.delivery import ledger as book
@@ -25,6 +27,7 @@ from mburst.agent.delivery.kinds import KINDS
 from mburst.agent.delivery.kinds.webhook import send as send_webhook
 from mburst.agent.delivery.post import ConnectionDeadline
 from mburst.dashboards.rack import page
+from mburst.errors import MburstError
 from mburst.sql import StoreFolder
 
 
@@ -221,6 +224,47 @@ def test_a_delivery_under_way_at_a_crash_is_not_repeated(digest, inbox, tmp_path
         again.say(digest.key("other"), book.DONE)
     with DeliveryLedger(path) as third:
         assert third.state(digest.key("other")) == book.DONE and third.state(digest.key("ops")) == book.UNSURE
+
+
+@pytest.mark.parametrize("end", ["", '{"report": "cut'])
+def test_a_ledger_that_cannot_be_written_is_released(tmp_path, monkeypatch, end):
+    """`schedule --loop` opens it again later."""
+    monkeypatch.setattr(book, "WAIT_S", 0.0)
+    path = tmp_path / "ledger"
+    with DeliveryLedger(path) as ledger:
+        ledger.say(key_of(0), book.SENDING)
+    with path.open("a") as file:
+        file.write(end)
+    with room(path, 0), pytest.raises(MburstError, match="ledger: cannot write: File too large"):
+        DeliveryLedger(path).__enter__()
+    with DeliveryLedger(path) as again:
+        assert again.state(key_of(0)) == book.UNSURE
+
+
+def test_a_line_that_does_not_fit_on_the_disk_is_refused(tmp_path):
+    """Part of a line would be no trace of a message that was sent, and spoil the next line."""
+    path = tmp_path / "ledger"
+    with DeliveryLedger(path) as ledger:
+        ledger.say(key_of(0), book.DONE)
+        before = path.read_bytes()
+        with room(path, 20), pytest.raises(MburstError, match="ledger: cannot write: File too large"):
+            ledger.say(key_of(1), book.SENDING)
+        assert path.read_bytes() == before
+        ledger.say(key_of(2), book.SENDING)
+        ledger.say(key_of(2), book.DONE)
+    with DeliveryLedger(path) as again:
+        assert [again.state(key_of(day)) for day in range(3)] == [book.DONE, "", book.DONE]
+
+
+def test_a_ledger_whose_mode_cannot_be_changed_is_an_error(tmp_path, monkeypatch):
+    path = tmp_path / "ledger"
+    path.write_text("")
+    path.chmod(0o644)
+    monkeypatch.setattr("os.fchmod", lambda file, mode: os.stat(tmp_path / "missing"))
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(MburstError, match="ledger: cannot open: No such file"), DeliveryLedger(path):
+        pass
+    assert os.listdir("/proc/self/fd") == before
 
 
 def key_of(day: int, name: str = "ops") -> book.DeliveryKey:

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from room import room
 
+from mburst.errors import MburstError
 from mburst.sql import StoreFolder, locks
 
 NAME = "c" * 12
@@ -103,3 +105,28 @@ def test_a_lock_without_rows_is_not_looked_at(store: Path, monkeypatch: pytest.M
     monkeypatch.setattr(fcntl, "flock", None)
     assert list(locks.held_notes(store)) == []
     lock.leave()
+
+
+def test_a_note_that_does_not_fit_on_the_disk_is_an_error(store: Path) -> None:
+    """Part of it would hide from the next recorder which recording was interrupted."""
+    lock = locks.acquire(store, NAME)
+    assert lock is not None
+    lock.begin({"rows": [1]})
+    with room(lock.path, -3), pytest.raises(MburstError, match="cannot write: File too large"):
+        lock.begin({"rows": [1]})
+    lock.begin({"rows": [2]})
+    lock.leave()
+    again = locks.acquire(store, NAME)
+    assert again is not None and again.note["rows"] == [2]
+    again.end()
+
+
+def test_a_lock_whose_file_cannot_be_removed_is_released(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = locks.acquire(store, NAME)
+    assert lock is not None
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="read-only"):
+        broken.setattr(Path, "unlink", lambda self, missing_ok: (_ for _ in ()).throw(OSError("read-only")))
+        lock.end()
+    again = locks.acquire(store, NAME)
+    assert again is not None
+    again.end()

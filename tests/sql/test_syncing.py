@@ -15,6 +15,10 @@ from waiting import wait_for
 
 from mburst.errors import MburstError
 from mburst.sql import StoreFolder, disk
+from mburst.sql.format.filenames import Segment, new_writer
+from mburst.sql.format.hotlog import HotLog
+from mburst.sql.repair.checking import is_held
+from mburst.sql.segments import list_hot
 from mburst.units import parse_duration
 
 SENDER = {"first_ns": 1, "last_ns": 2}
@@ -114,3 +118,13 @@ def test_logs_that_end_leave_no_thread(tmp_path: Path, slow: Disk) -> None:
             writer.append(rows("bins", {}))
     wait_for(lambda: threading.active_count() <= before + 1)  # the thread that looks after them
     assert disk.Syncer.shared()._watched == []
+
+
+def test_a_log_that_cannot_be_synced_is_not_left_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock would keep everyone from sealing it for as long as this process lives."""
+    store = StoreFolder.create(tmp_path / "store")
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", lambda thread: (_ for _ in ()).throw(RuntimeError("no thread")))
+        with pytest.raises(RuntimeError, match="no thread"):
+            HotLog(store.path, "bins", Segment("h", 1, new_writer(), 0), "r1")
+    assert not any(is_held(path) for path in list_hot(store.path, "bins").logs)

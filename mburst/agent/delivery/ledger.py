@@ -14,6 +14,7 @@ import json
 import os
 import time
 from collections import defaultdict
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -54,29 +55,30 @@ class DeliveryLedger:
 
     def __enter__(self) -> DeliveryLedger:
         """Raises MburstError if the ledger cannot be read or written."""
-        self._open()
-        if len(self.lines) > 2 * MOST_KEPT and files.is_own(self.path):  # another user's file remains that user's
-            try:
+        with ExitStack() as opened:  # a failure releases the lock
+            self._open(opened)
+            if len(self.lines) > 2 * MOST_KEPT and files.is_own(self.path):  # another user's file remains that user's
                 self._shorten()
-            finally:
-                os.close(self._file)
-            self._open()
-        for key, state in self._last().items():
-            if state["state"] == SENDING:
-                self.say(key, UNSURE, "it was being sent when mburst ended: it may have arrived, and is not sent again")
+                opened.close()
+                self._open(opened)
+            for key, state in self._last().items():
+                if state["state"] == SENDING:
+                    why = "it was being sent when mburst ended: it may have arrived, and is not sent again"
+                    self.say(key, UNSURE, why)
+            self._opened = opened.pop_all()
         return self
 
-    def _open(self) -> None:
-        """Open, lock and read the file. Raises MburstError."""
+    def _open(self, opened: ExitStack) -> None:
+        """Open, lock and read the file, until OPENED ends. Raises MburstError."""
         self._file = files.open_locked(self.path, WAIT_S, os.O_APPEND)
+        opened.callback(os.close, self._file)
         try:
             with os.fdopen(os.dup(self._file), "rb") as file:
                 text = file.read().decode("utf-8", "replace")
-            if text and not text.endswith("\n"):  # a crash cut the last line
-                os.write(self._file, b"\n")
-        except BaseException:
-            os.close(self._file)
-            raise
+        except OSError as error:
+            raise MburstError(f"{self.path}: cannot read: {error.strerror}", "nothing more is sent") from error
+        if text and not text.endswith("\n"):  # a crash cut the last line
+            self._append(b"\n")
         self._take(text)
 
     def _shorten(self) -> None:
@@ -105,17 +107,21 @@ class DeliveryLedger:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._file)
+        self._opened.close()
 
     def say(self, key: DeliveryKey, state: str, error: str = "") -> None:
         """Write a line; it is on the disk when this returns. Raises MburstError."""
         sentence = {**vars(key), "state": state, "at_ns": time.time_ns(), "error": error}
-        try:
-            os.write(self._file, _text(sentence).encode())
-            os.fsync(self._file)
-        except OSError as failure:
-            raise MburstError(f"{self.path}: cannot write: {failure.strerror}", "nothing more is sent") from failure
+        self._append(_text(sentence).encode())
         self.lines.append({**sentence, "key": key})
+
+    def _append(self, text: bytes) -> None:
+        """Write TEXT to the disk completely. Raises MburstError; then the file is as before."""
+        try:
+            files.append(self._file, text)
+            os.fsync(self._file)
+        except OSError as error:
+            raise MburstError(f"{self.path}: cannot write: {error.strerror}", "nothing more is sent") from error
 
     def _last(self) -> dict[DeliveryKey, dict[str, Any]]:
         """Returns the last line of each delivery, in the order of these lines."""
