@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,13 +174,13 @@ def extract(
     """Write the packets of the burst, and of AROUND_NS before and after it, to OUTPUT. Raises MburstError if no packet
     belongs to the burst; then nothing is written."""
     from .. import files
-    from ..packets.source import OpenSource
+    from ..packets.source import open_source
     from ..packets.write import write_packets
 
     burst = chosen.burst
     since_ns, until_ns = burst["start_ns"] - around_ns, burst["end_ns"] + around_ns
-    opened = OpenSource(source_of(chosen, store.path, given, since_ns, until_ns), since_ns, until_ns)
-    if any(output.exists() and output.samefile(name) for name in opened.source.files):
+    opened = open_source(lambda: source_of(chosen, store.path, given, since_ns, until_ns), since_ns, until_ns)
+    if any(_is_same(output, name) for name in opened.source.files):
         raise UsageError(f"{output}: the output is the capture itself", "name another file with -o")
     frames = opened.frames()
     first = next(frames, None)
@@ -193,6 +193,13 @@ def extract(
         if not written.of_burst:
             raise _nothing(chosen, opened)
     return Extracted(chosen, opened, written)
+
+
+def _is_same(path: Path, name: str) -> bool:
+    """Whether both name one file that exists."""
+    with suppress(OSError):
+        return path.samefile(name)
+    return False
 
 
 def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import MburstError
-from .ring import RingFile
+from .ring import RemovedFile, RingFile
 
 REORDERED_NS = 10**9  # longest time by which packets at the edge of two files may be out of order
 _SECTION, _STATISTICS = 0x0A0D0D0A, 5
@@ -39,25 +39,26 @@ class _Account:
 
 def near(files: Sequence[RingFile], since_ns: int, until_ns: int) -> list[RingFile]:
     """Returns the FILES of a ring that can contain packets with timestamps in [since_ns, until_ns)."""
-    ends = [file.first_ns for file in files[1:]] + [None]
     return [
         file
-        for file, end in zip(files, ends, strict=True)
+        for file, after in zip(files, [*files[1:], None], strict=False)  # there may be none at all
         if file.first_ns <= until_ns + REORDERED_NS
         # If the clock was set back, the next file begins earlier than this one.
-        and (end is None or end < file.first_ns or end >= since_ns - REORDERED_NS)
+        and (after is None or after.first_ns < file.first_ns or after.first_ns >= since_ns - REORDERED_NS)
     ]
 
 
 def missing(files: Sequence[RingFile], since_ns: int, until_ns: int) -> list[Missing]:
     """Returns the times in [since_ns, until_ns) with packets missing in FILES, which `near` returned. Raises
-    MburstError."""
+    MburstError, and RemovedFile if one is gone."""
     accounts = [account_of(file.path) for file in files]
     covered = []
     for index, (file, account) in enumerate(zip(files, accounts, strict=True)):
         end = account.until_ns
-        if index + 1 < len(files) and accounts[index + 1].session == account.session:
-            end = max(end, files[index + 1].first_ns)
+        after = files[index + 1] if index + 1 < len(files) else None
+        # Between two files whose numbers do not follow, others were removed.
+        if after and after.number == file.number + 1 and accounts[index + 1].session == account.session:
+            end = max(end, after.first_ns)
         covered.append((file.first_ns, end))
     holes = [Missing(*hole) for hole in _holes(covered, since_ns, until_ns)]
     losses = (loss for account in accounts for loss in account.losses)
@@ -78,7 +79,7 @@ def _holes(covered: list[tuple[int, int]], since_ns: int, until_ns: int) -> Iter
 
 def account_of(path: Path) -> _Account:
     """Returns the account in a file. The file ends before a block that a killed recorder did not finish. Raises
-    MburstError."""
+    MburstError, and RemovedFile if it is gone."""
     session, until_ns, losses = b"", 0, []
     try:
         with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -90,6 +91,8 @@ def account_of(path: Path) -> _Account:
                     until_ns = high << 32 | low
                     if lost := _NOT_KEPT.search(body):
                         losses.append(Missing(int(lost[2]), int(lost[3]) + 1, int(lost[1])))
+    except FileNotFoundError as error:
+        raise RemovedFile(path) from error
     except (OSError, ValueError) as error:
         raise MburstError(f"{path}: cannot read: {error}") from error
     return _Account(session, until_ns, losses)

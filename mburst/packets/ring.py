@@ -31,6 +31,13 @@ class RingFile:
     first_ns: int
 
 
+class RemovedFile(MburstError):
+    """The recorder has removed a file of its ring, to make room, since the ring was listed."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(f"{os.fspath(path)}: its recorder has just removed it", "try again")
+
+
 def _names(interface: str) -> Iterator[str]:
     """Yields the folder names of an interface's rings. file_part never produces a name with "~"."""
     for number in range(1, MOST_RINGS + 1):

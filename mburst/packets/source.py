@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,15 +29,15 @@ class PacketSource:
     filter: str = ""
     local: Sequence[str] = ()
     inner: bool = False
+    is_ring: bool = False
 
 
 @dataclass
 class OpenSource:
-    """The packets of a PacketSource in [since_ns, until_ns). The interface is known from the first packet on."""
+    """The packets of a PacketSource. The interface is known from the first packet on."""
 
     source: PacketSource
-    since_ns: int
-    until_ns: int
+    _opened: CapturedFrames
     interface: CapturedInterface | None = None
     notices: list[str] = field(default_factory=list)
     others: set[str] = field(default_factory=set)  # names of interfaces that were left out
@@ -46,16 +46,7 @@ class OpenSource:
     def frames(self) -> Iterator[Frame]:
         """Yields the packets of the interface. Raises MburstError, possibly after some packets, if a file cannot be
         read."""
-        wanted = self.source
-        opened = CapturedFrames(
-            list(wanted.files),
-            self.since_ns,
-            self.until_ns,
-            local=list(wanted.local),
-            inner=wanted.inner,
-            filter=wanted.filter or None,
-            backend="file",
-        )
+        opened = self._opened
         try:
             while (some := opened.read()) is not None:
                 yield from (frame for frame in some if self._is_chosen(frame[0], opened))
@@ -75,15 +66,45 @@ class OpenSource:
         return True
 
 
+def open_source(choose: Callable[[], PacketSource], since_ns: int, until_ns: int) -> OpenSource:
+    """Opens the files of the source that CHOOSE returns, for its packets in [since_ns, until_ns). If a recorder removes
+    a file of a ring before all are open, CHOOSE is called again. Raises MburstError."""
+    while True:
+        try:
+            source = choose()
+            return OpenSource(source, _open(source, since_ns, until_ns))
+        except ring.RemovedFile:
+            continue
+
+
+def _open(source: PacketSource, since_ns: int, until_ns: int) -> CapturedFrames:
+    try:
+        return CapturedFrames(
+            list(source.files),
+            since_ns,
+            until_ns,
+            local=list(source.local),
+            inner=source.inner,
+            filter=source.filter or None,
+            backend="file",
+        )
+    except MburstError as error:
+        gone = [name for name in source.files if source.is_ring and not Path(name).exists()]
+        if gone:
+            raise ring.RemovedFile(gone[0]) from error
+        raise
+
+
 def of_ring(folders: Sequence[Path], since_ns: int, until_ns: int) -> PacketSource:
-    """Returns the ring in FOLDERS that lacks the least of the time. Raises MburstError if none has any of it."""
+    """Returns the ring in FOLDERS that lacks the least of the time. Raises MburstError if none has any of it,
+    and RemovedFile."""
     best: PacketSource | None = None
     for folder in folders:
         files = account.near(ring.files_of(folder), since_ns, until_ns)
         if not files:
             continue
         lacks = account.missing(files, since_ns, until_ns)
-        found = PacketSource([str(file.path) for file in files], None, lacks)
+        found = PacketSource([str(file.path) for file in files], None, lacks, is_ring=True)
         if best is None or _length(lacks) < _length(best.missing):
             best = found
     if best is None or _length(best.missing) >= until_ns - since_ns:
@@ -100,11 +121,12 @@ def _length(lacks: Sequence[Missing]) -> int:
 
 
 def _coverage(folders: Sequence[Path]) -> str:
-    files = [file for folder in folders for file in ring.files_of(folder)]
-    if not files:
+    rings = [files for folder in folders if (files := ring.files_of(folder))]
+    if not rings:
         return "it is empty"
-    until_ns = max(account.account_of(ring.files_of(folder)[-1].path).until_ns for folder in folders)
-    return f"it begins at {format_time(min(file.first_ns for file in files))} and ends at {format_time(until_ns)}"
+    first_ns = min(file.first_ns for files in rings for file in files)
+    until_ns = max(account.account_of(files[-1].path).until_ns for files in rings)
+    return f"it begins at {format_time(first_ns)} and ends at {format_time(until_ns)}"
 
 
 def of_recording(store: Path, recording: Mapping[str, Any], since_ns: int, until_ns: int) -> PacketSource:

@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from building import program
 
 from mburst.capture import CapturedFrames
-from mburst.packets import account, ring
+from mburst.errors import MburstError
+from mburst.packets import account, ring, source
 
 FIRST_NS = 10**18
 Y2200_NS = 7_258_118_400 * 10**9
@@ -89,6 +91,57 @@ def test_packets_that_a_stalled_disk_does_not_take_are_counted(driver: Path, tmp
     stamps = {packet[0] for packet in found}
     absent = [i for i in range(count) if FIRST_NS + 1000 * i not in stamps]
     assert all(any(one.since_ns <= FIRST_NS + 1000 * i < one.until_ns for one in lacks) for i in absent)
+
+
+def test_a_file_that_is_not_there_is_a_hole(driver: Path, tmp_path: Path) -> None:
+    folder, count = tmp_path / "ring", 60_000
+    keep(driver, folder, 16_000_000, count, 130)
+    files = ring.files_of(folder)
+    files[2].path.unlink()
+    end_ns = FIRST_NS + 1000 * count
+    [hole] = [one for one in account.missing(ring.files_of(folder), FIRST_NS, end_ns) if one.packets is None]
+    assert files[1].first_ns < hole.since_ns <= files[2].first_ns and hole.until_ns == files[3].first_ns
+    for file in ring.files_of(folder):
+        file.path.unlink()
+    with pytest.raises(MburstError, match=r"the ring has no packets of .*: it is empty"):
+        source.of_ring([folder], FIRST_NS, end_ns)
+
+
+@pytest.mark.parametrize("when", ["before its account", "between accounts", "before it is opened"])
+def test_files_that_the_recorder_removes_meanwhile_are_a_hole(
+    driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """It removes the oldest ones, at any moment."""
+    folder, count = tmp_path / "ring", 60_000
+    kept = keep(driver, folder, 16_000_000, count, 130)
+    files, end_ns, looked = ring.files_of(folder), FIRST_NS + 1000 * count, []
+
+    def remove() -> None:
+        for file in files[:2]:
+            file.path.unlink(missing_ok=True)
+
+    def account_of(path: Path, real: Any = account.account_of) -> Any:
+        looked.append(path)
+        if looked == [files[0].path] and when == "before its account":
+            remove()
+        found = real(path)
+        if looked == [files[0].path] and when == "between accounts":
+            remove()
+        return found
+
+    def opened(*given: Any, **more: Any) -> CapturedFrames:
+        if when == "before it is opened":
+            remove()
+        return CapturedFrames(*given, **more)
+
+    monkeypatch.setattr(account, "account_of", account_of)
+    monkeypatch.setattr(source, "CapturedFrames", opened)
+    found = source.open_source(lambda: source.of_ring([folder], FIRST_NS, end_ns), FIRST_NS, end_ns)
+    remove()
+    files[2].path.unlink()  # after it was opened, that does not matter
+    stamps = [frame[1] for frame in found.frames()]
+    assert stamps[0] == files[2].first_ns and len(stamps) == kept["packets"] - (files[2].first_ns - FIRST_NS) // 1000
+    assert found.source.missing[0] == account.Missing(FIRST_NS, files[2].first_ns)
 
 
 def test_nothing_is_written_if_the_disk_has_too_little_room(driver: Path, tmp_path: Path) -> None:
