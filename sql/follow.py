@@ -9,7 +9,7 @@ reported.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LOOK_FOR_SEALED_S = 1.0  # time between two listings of the folders
+FORGET_S = 7 * 86_400.0  # for so long, a segment that is done may be absent: the store is away, or the clock was set
 
 
 class TableFollower:
@@ -41,7 +42,7 @@ class TableFollower:
         self._rack = rack if "rack" in names else None
         self._names = names
         self._logs: dict[Path, LogReader] = {}
-        self._done: set[str] = set()
+        self._done: dict[str, float] = {}  # segments without news, and when they were last listed, in that order
         self._look_for_sealed_s = look_for_sealed_s
         self._looked = 0.0
         self._merged: set[str] = set()  # files that compaction made from others
@@ -69,7 +70,7 @@ class TableFollower:
             self._open_new(before)
             sealed = {file.name.segment.name for file in self._sealed()}
             if all(path in self._logs or path.stem not in sealed for path in before):
-                self._done |= sealed - {path.stem for path in self._logs}
+                self._finish(sealed - {path.stem for path in self._logs})
                 break
         for path in list(self._logs):
             self._read(path)
@@ -101,12 +102,24 @@ class TableFollower:
                 except FileNotFoundError:
                     continue  # sealed since it was listed
                 except OSError as error:
-                    self._done.add(segment.name)
+                    self._finish([segment.name])
                     self._say(
                         DamagedFile(
                             str(path), self._table, error.strerror or str(error), "", segment.host, segment.start_ns
                         )
                     )
+
+    def _finish(self, names: Iterable[str]) -> None:
+        """Note that these segments are listed now and have no news any more."""
+        now = time.monotonic()
+        for name in names:
+            self._done.pop(name, None)
+            self._done[name] = now
+
+    def _forget(self, now: float) -> None:
+        """Forget segments that were not listed for long, after all others were noted as listed."""
+        while self._done and now - self._done[oldest := next(iter(self._done))] > FORGET_S:
+            del self._done[oldest]
 
     def _say(self, damaged: DamagedFile) -> None:
         self._damage.append(str(damaged))
@@ -142,7 +155,7 @@ class TableFollower:
             if gone or content is None:
                 log.close()
                 del self._logs[path]
-                self._done.add(path.stem)
+                self._finish([path.stem])
         return [rows.select(self._names) for rows in [*found, *self._newly_sealed()] if rows.num_rows]
 
     def _newly_sealed(self) -> list[pa.Table]:
@@ -151,14 +164,16 @@ class TableFollower:
         if now - self._looked < self._look_for_sealed_s:
             return []
         self._looked = now
-        known = self._done | {path.stem for path in self._logs}
-        known |= {segment.name for segment in self._hot().values()}
-        new = [file for file in self._sealed() if file.name.segment.name not in known]
+        hot, sealed = {segment.name for segment in self._hot().values()}, self._sealed()
+        unsealed = hot | {path.stem for path in self._logs}
+        done = [file for file in sealed if file.name.segment.name not in unsealed]
+        new = [file for file in done if file.name.segment.name not in self._done]
         faults = verified.unverified([file.path for file in new])
         for file in new:
             if file.path in faults and file.path.exists():
                 self._say(segments.damaged_file(file, self._table, faults[file.path]))
-        self._done |= {file.name.segment.name for file in new}
+        self._finish({file.name.segment.name for file in done} | hot & self._done.keys())
+        self._forget(now)
         return [rows for file in new if file.path not in faults for rows in _read_sealed(file.path)]
 
     def close(self) -> None:

@@ -3,6 +3,7 @@ happen."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storelib import rows
 
-from mburst.sql import StoreFolder
+from mburst.sql import StoreFolder, follow
 from mburst.sql.follow import TableFollower
 from mburst.sql.writer import TableWriter
 
@@ -78,6 +79,29 @@ def test_a_torn_batch_waits_for_its_rest(tmp_path):
         file.write(content)
     assert followed(tail) == [2]
     writer.close()
+
+
+def test_only_segments_that_are_listed_are_remembered(tmp_path, monkeypatch):
+    """A follower runs for years. A store that is away for a while has no news when it comes back."""
+    store = StoreFolder.create(tmp_path / "store")
+    tail, now = TableFollower(store.path, "bins", look_for_sealed_s=0), time.time_ns()
+
+    def write(at: int) -> None:
+        with store.writer("bins", "cache-1", "r1") as writer:
+            writer.append(rows("bins", {"ts_ns": at}))
+
+    write(now)
+    assert followed(tail) == [now]
+    (store.path / "bins").rename(tmp_path / "away")
+    assert followed(tail) == []
+    (tmp_path / "away").rename(store.path / "bins")
+    assert followed(tail) == [] and len(tail._done) == 1
+    shutil.rmtree(store.path / "bins")
+    monkeypatch.setattr(follow, "FORGET_S", 0.0)
+    for at in range(now + 1, now + 4):
+        write(at)
+    assert sorted(followed(tail)) == [now + 1, now + 2, now + 3]
+    assert followed(tail) == [] and len(tail._done) == 3
 
 
 def test_damage_is_reported_and_the_rest_is_followed(tmp_path):
