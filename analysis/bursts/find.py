@@ -80,6 +80,10 @@ class BurstDefinition:
         """Returns the length of the shortest burst that is listed, for these bins."""
         return self.width_ns(stored_ns) if self.min_duration_ns is None else self.min_duration_ns
 
+    def line_bps(self, recorded_bps: int | None) -> int | None:
+        """Returns the line rate of the detection for a link of RECORDED_BPS; None if it is unknown."""
+        return self.link_bps or recorded_bps or None
+
 
 def definition_text(threshold: float, release: float | None, join_ns: int, min_duration_ns: int) -> str:
     """ "a burst is 80 % of line rate or more, joined over gaps up to 5 ms, 3 ms or longer" """

@@ -86,7 +86,8 @@ class Follower:
 
     def add_recording(self, recording: dict[str, Any]) -> None:
         """Add a recording, or update it. A recording without a link speed is not followed."""
-        if recording["recording_id"] in self._unfit or not (recording["link_bps"] or self.definition.link_bps):
+        recording = {**recording, "link_bps": self.definition.line_bps(recording["link_bps"])}
+        if recording["recording_id"] in self._unfit or recording["link_bps"] is None:
             return
         self._recordings[recording["recording_id"]] = recording
         for (name, _), of in self._waiting.items():
@@ -220,8 +221,7 @@ class Follower:
         """Returns whether a bin is full enough: no wide bin is fuller than its fullest stored bin."""
         import pyarrow.compute as pc
 
-        link = self.definition.link_bps or of.recording["link_bps"]
-        least = self.definition.threshold * of.recording["bin_ns"] * link / 8e9 - 1
+        least = self.definition.threshold * of.recording["bin_ns"] * of.recording["link_bps"] / 8e9 - 1
         return any(pc.max(rows["wire_bytes"]).as_py() >= least for rows in of.bins if rows.num_rows)
 
     def _detected(self, due: list[EpochBins]) -> list[dict[str, Any]]:

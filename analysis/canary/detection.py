@@ -82,7 +82,9 @@ def read_lane(
     clocks = _clocks(starts, came, quiet)
     if not clocks:
         return LaneDetections(recording, {}, [])
-    settings = settings_of(definition, recording["bin_ns"], definition.link_bps or recording["link_bps"])
+    line_bps = definition.line_bps(recording["link_bps"])
+    assert line_bps is not None  # the caller refuses other recordings
+    settings = settings_of(definition, recording["bin_ns"], line_bps)
     spans = {
         epoch: times for (name, epoch), times in coverage.by_epoch(con).items() if name == recording["recording_id"]
     }

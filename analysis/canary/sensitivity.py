@@ -112,7 +112,7 @@ class CurveSetting(NamedTuple):
 
 def curve_setting(recording: Mapping[str, Any], definition: BurstDefinition, quality: int) -> CurveSetting | None:
     """Returns the setting of a recording with that QUALITY; None if the speed of its link is unknown."""
-    link = definition.link_bps or recording["link_bps"]
+    link = definition.line_bps(recording["link_bps"])
     if not link:
         return None
     return CurveSetting(

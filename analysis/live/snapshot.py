@@ -93,7 +93,7 @@ class History:
     ) -> list[dict[str, Any]]:
         """Returns the bursts of a lane that overlap [start_ns, end_ns), detected in the bins of that time and AROUND_NS
         around it."""
-        link = self.definition.link_bps or lane.link_bps
+        link = self.definition.line_bps(lane.link_bps)
         if not link:
             return []
         wanted = replace(self.definition, link_bps=link)

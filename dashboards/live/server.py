@@ -147,7 +147,7 @@ class _Answers:
         """Returns the properties of a lane that the page needs before it draws it."""
         lane = self.view.lane(name)
         threshold = self.view.bursts.definition.threshold
-        link = self.view.bursts.definition.link_bps or lane.link_bps
+        link = self.view.bursts.definition.line_bps(lane.link_bps)
         with self.view.live.lock:
             busiest = (
                 max(

@@ -196,7 +196,7 @@ def read(
 
 def _demand_speed(recordings: Sequence[dict[str, Any]], definition: BurstDefinition) -> None:
     for recording in recordings:
-        if not (definition.link_bps or recording["link_bps"]):
+        if not definition.line_bps(recording["link_bps"]):
             raise MburstError(
                 f"recording {recording['recording_id']} ({recording['host']} {recording['interface']}): "
                 "the link speed is not known",

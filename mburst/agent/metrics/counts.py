@@ -44,9 +44,11 @@ class Histogram:
 
 @dataclass
 class LaneCounts:
-    """Counts of one lane since the meter was created."""
+    """Counts of one lane since the meter was created. Bursts are detected in its recordings with a known line rate."""
 
-    link_bps: int = 0
+    newest_recording: tuple[int, str] = (0, "")  # begun_ns and recording_id
+    link_bps: int | None = None  # line rate of its newest recording
+    is_examined: bool = False  # whether it has a recording in which bursts are detected
     newest_ns: int = 0
     wire_bytes: int = 0
     packets: int = 0

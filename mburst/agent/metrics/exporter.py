@@ -186,7 +186,7 @@ class Exporter:
             "mburst_burst_fan_in", "Senders with at least half an equal share of a burst.", labels=LANE
         )
         for name, lane in self.meter.lanes.items():
-            if not lane.link_bps:
+            if not lane.is_examined:
                 continue
             for pattern in ("single-source", "incast", "many-sources", "unknown"):
                 bursts.add_metric([*name, pattern], lane.bursts.get(pattern, 0))

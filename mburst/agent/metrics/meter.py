@@ -86,7 +86,8 @@ class Meter:
         self.paths: dict[tuple[str, str, str], PathCounts] = {}
         self.queues: dict[tuple[str, str, str], QueueCounts] = {}
         self.rows_read = 0  # rows that arrived while the meter followed the store
-        self._recordings: dict[str, dict[str, Any]] = {}
+        self._definition = definition
+        self._recordings: dict[str, dict[str, Any]] = {}  # with the line rate of the definition
         self._drops: dict[tuple[str, ...], dict[str, int]] = {}  # of each capture of an interface, by direction
         self._names: dict[str, LaneName] = {}
         self._events: dict[str, tuple[int, bool]] = {}  # per gNMI target: time of the last event, and up or down
@@ -233,9 +234,13 @@ class Meter:
             return  # the recording had ended before SINCE_NS
         if before and _age(before) > _age(recording):
             return
+        recording = {**recording, "link_bps": self._definition.line_bps(recording["link_bps"])}
         self._recordings[recording["recording_id"]] = recording
         name = self._names[recording["recording_id"]] = LaneName(*(recording[label] for label in LaneName._fields))
-        self.lanes[name].link_bps = recording["link_bps"] or 0
+        lane, begun = self.lanes[name], (recording["begun_ns"], recording["recording_id"])
+        lane.is_examined |= recording["link_bps"] is not None
+        if begun >= lane.newest_recording:
+            lane.newest_recording, lane.link_bps = begun, recording["link_bps"]
         self.late[name] = self.late.get(name, 0) + recording["late"] - (before["late"] if before else 0)
         self._take_drops(name, recording["capture_id"], recording["dropped"] - (before["dropped"] if before else 0))
         self._bursts.add_recording(recording)
@@ -276,9 +281,8 @@ class Meter:
         con.register("known", table_of("recordings", names, [self._recordings[recording] for recording in found]))
         con.register("carried", self._carried)
         for width, width_ns in WIDTHS_NS.items():
-            for recording, filled in con.execute(PEAKS, {"width": width_ns, "since": self.since_ns}).fetchall():
-                name = self._names[recording]
-                self._peaks.add((name, width), float(filled * 8e9 / width_ns / self.lanes[name].link_bps))
+            for recording, peak in con.execute(PEAKS, {"width": width_ns, "since": self.since_ns}).fetchall():
+                self._peaks.add((self._names[recording], width), peak)
         widest = {"widest": max(WIDTHS_NS.values()), "forgotten": FORGOTTEN_NS, "since": self.since_ns}
         self._carried = con.sql(CARRIED, params=widest).to_arrow_table()
 

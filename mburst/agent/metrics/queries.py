@@ -79,6 +79,7 @@ FOLLOWED = {
             "late",
             "start_ns",
             "end_ns",
+            "begun_ns",
             "clock_epochs",
             "complete",
             "ended",
@@ -103,10 +104,11 @@ WITH windows AS (
 PEAKS = (
     WINDOWS
     + """
-SELECT recording_id, max(filled) AS filled FROM (
-    SELECT recording_id, sum(wire_bytes) AS filled
-    FROM windows JOIN (SELECT recording_id FROM known WHERE link_bps > 0 AND $width % bin_ns = 0) USING (recording_id)
-    GROUP BY recording_id, ts_ns // $width HAVING bool_or(fresh))
+SELECT recording_id, utilization(max(filled), $width, any_value(link_bps)) FROM (
+    SELECT recording_id, link_bps, sum(wire_bytes) AS filled
+    FROM windows JOIN (SELECT recording_id, link_bps FROM known WHERE link_bps IS NOT NULL AND $width % bin_ns = 0)
+        USING (recording_id)
+    GROUP BY recording_id, link_bps, ts_ns // $width HAVING bool_or(fresh))
 GROUP BY recording_id
 """
 )
