@@ -46,6 +46,7 @@ COLUMNS = (
 FILTERS = ("rack", "interface", "direction", "recording", "since_ns", "until_ns")
 CHOSEN_BY = (*FILTERS, "recordings")
 THRESHOLD, JOINED_BINS = 0.5, 5  # defaults of bursts.sql
+PATTERNS = ("single-source", "incast", "many-sources", "canary", "unknown")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 from ...quality import Quality
 from ...sql.damage import readable
 from ...units import NS_PER_S
-from ..bursts.find import COLUMNS, BurstDefinition, detect_bursts, overlapping_recordings
+from ..bursts.find import COLUMNS, PATTERNS, BurstDefinition, detect_bursts, overlapping_recordings
 from ..model import coverage, distributions, flow_control
 from ..model.context import dicts
 from ..model.distributions import Quantiles
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ...sql import StoreFolder
 
 LaneName = tuple[str, str, str]  # host, interface, direction
-PATTERNS = ("single-source", "incast", "many-sources", "canary", "unknown")
 POINTS = 200  # of a distribution
 
 # The recordings that counted in the period; of those without a packet, the ones that were written in it. `recorded` has

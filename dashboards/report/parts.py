@@ -16,8 +16,6 @@ from ...units import format_bytes, format_count, format_duration, format_rate, f
 from ..common import words
 from . import words as report_words
 
-PATTERNS = {"single-source": "single source", "many-sources": "many sources", "unknown": "not known"}
-
 
 @dataclass(frozen=True)
 class BurstColumn:
@@ -82,7 +80,7 @@ COLUMNS = [
         "Pattern",
         "single source, incast (together), many sources (not together), or sent by mburst canary",
         lambda b: b["pattern"],
-        lambda b: PATTERNS.get(b["pattern"], b["pattern"]),
+        lambda b: words.PATTERN_NAMES.get(b["pattern"], b["pattern"]),
         False,
     ),
     BurstColumn("Top senders", "by bytes in the burst", _senders, _senders, False),

@@ -14,7 +14,7 @@ from storelib import rows
 from mburst.agent.metrics.counts import LaneName
 from mburst.agent.metrics.exporter import Exporter
 from mburst.agent.metrics.meter import Meter
-from mburst.analysis.bursts.find import BurstDefinition
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.sql import StoreFolder
 
 NOW = 1_795_132_800 * 10**9
@@ -129,3 +129,22 @@ def test_bursts_that_cannot_be_detected_are_not_zero(store: StoreFolder, writers
     for of in exported(store, writers, None, {"name": "a", "link_bps": None}):
         assert of["mburst_packets_total", ""] == 25
         assert not [name for name, _ in of if name.startswith(("mburst_burst", "mburst_peak", "mburst_link"))]
+
+
+def test_the_bursts_of_the_canary_count_the_same_after_a_restart(store: StoreFolder, writers: Writers) -> None:
+    """The record of what was sent comes after the bursts have counted."""
+    with closing(Meter(store, BurstDefinition(), NOW)) as of:
+        record(writers, "a", GIGABIT)
+        of.take()
+        sent = dict.fromkeys(("size_bytes", "length_ns", "sent_ns", "sent_for_ns", "sent_error_ns", "offset_ns"), 0)
+        sent |= dict.fromkeys(("threshold_ppb", "release_ppb", "join_ns", "min_duration_ns", "offset_error_ns"), 0)
+        sent |= {"number": 1, "read_ns": 1, "sent_stamps": "sw", "drift_ppb": 0, "stamps": "sw", "excluded": ""}
+        canary = {"recording_id": "a", "start_ns": NOW, "end_ns": NOW + 5 * MS, "detected": True}
+        writers["canary"].append(rows("canary", {**sent, **canary}))
+        before = samples(of)
+    assert before["mburst_bursts_total", "single-source"] == 1 and ("mburst_bursts_total", "canary") not in before
+    with closing(Meter(store, BurstDefinition(), NOW)) as again:
+        after = samples(again)
+    assert after == before
+    with store.connect() as con:
+        assert [burst["pattern"] for burst in find_bursts(con)] == ["canary"]

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storelib import rows, write
 
-from mburst.analysis.bursts.find import COLUMNS, BurstDefinition, find_bursts, overlapping_recordings
+from mburst.analysis.bursts.find import COLUMNS, PATTERNS, BurstDefinition, find_bursts, overlapping_recordings
 from mburst.analysis.model.utilization import bins_of
+from mburst.dashboards.common.words import PATTERN_NAMES
 from mburst.errors import MburstError, UsageError
 from mburst.sql import StoreFolder, text
 
@@ -315,3 +316,8 @@ def test_the_named_query_answers_with_the_defaults(store: StoreFolder) -> None:
     result = store.connect().execute(text("bursts"))
     assert tuple(column[0] for column in result.description) == COLUMNS
     assert len(result.fetchall()) == 1
+
+
+def test_the_patterns_of_the_query_are_all_that_are_listed() -> None:
+    case = text("bursts").partition("CASE WHEN burst IN (FROM canaries)")[2].partition("END AS pattern")[0]
+    assert set(re.findall(r"(?:THEN|ELSE) '(\S+)'", case)) == set(PATTERNS) == set(PATTERN_NAMES)

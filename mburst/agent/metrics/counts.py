@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...analysis.bursts.find import PATTERNS
 from ...quality import STAMP_NAMES
 
 if TYPE_CHECKING:
     from ...analysis.model.envelope import Interval
 
+# A burst counts when it has ended, before the store has the record that `mburst canary` sent it.
+COUNTED_PATTERNS = tuple(pattern for pattern in PATTERNS if pattern != "canary")
 STAMPS = {bit.name.lower(): bit for bit in STAMP_NAMES if bit.name}  # by label: `file_us` for `file-µs`
 DURATIONS_S = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0)
 FAN_INS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -54,7 +56,7 @@ class LaneCounts:
     packets: int = 0
     bins_with_drops: int = 0
     stamped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STAMPS, 0))
-    bursts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    bursts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED_PATTERNS, 0))
     burst_ns: int = 0
     newest_bursts: list[Interval] = field(default_factory=list)  # disjoint, in ascending order
     durations: Histogram = field(default_factory=lambda: Histogram(DURATIONS_S))

@@ -188,8 +188,8 @@ class Exporter:
         for name, lane in self.meter.lanes.items():
             if not lane.is_examined:
                 continue
-            for pattern in ("single-source", "incast", "many-sources", "unknown"):
-                bursts.add_metric([*name, pattern], lane.bursts.get(pattern, 0))
+            for pattern, count in lane.bursts.items():
+                bursts.add_metric([*name, pattern], count)
             seconds.add_metric(name, lane.burst_ns / 1e9)
             durations.add_metric(name, _buckets(lane.durations), lane.durations.total)
             fan_ins.add_metric(name, _buckets(lane.fan_ins), lane.fan_ins.total)

@@ -180,6 +180,7 @@ class Meter:
         that the followers return as well are left out."""
         from ...analysis.model.context import dicts
         from ...sql.damage import readable
+        from ...sql.tables import arrow_schema
 
         with store.connect() as whole, readable(whole):
             self._stand(whole)
@@ -191,6 +192,7 @@ class Meter:
             if is_at_zero:  # their recordings state what was lost since they began
                 self.late, self.dropped = dict.fromkeys(self.late, 0), dict.fromkeys(self.dropped, 0)
             self._count_rows(con)
+            con.register("canary", arrow_schema("canary").empty_table())  # as for bursts that end later
             self._count_bursts(self._countable(self._bursts.begin(con, time.time_ns())))
         self._check_fit()
         self.rows_read = 0
