@@ -77,7 +77,9 @@ class Exporter:
         yield from self._counts()
         yield from self._newest()
         yield from self._bursts()
-        yield from self._beside()
+        yield from self._paths()
+        yield from self._queues()
+        yield from self._targets()
         yield from self._store()
 
     def _store(self) -> Iterator[Metric]:
@@ -195,48 +197,57 @@ class Exporter:
             fan_ins.add_metric(name, _buckets(lane.fan_ins), lane.fan_ins.total)
         yield from (bursts, seconds, durations, fan_ins)
 
-    def _beside(self) -> Iterator[Metric]:
+    def _paths(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        path = ("src", "dst", "protocol")
-        sent = CounterMetricFamily("mburst_probes", "Probes sent.", labels=path)
-        lost = CounterMetricFamily("mburst_probes_lost", "Probes without an answer.", labels=path)
+        labels = ("src", "dst", "protocol")
+        sent = CounterMetricFamily("mburst_probes", "Probes sent.", labels=labels)
+        lost = CounterMetricFamily("mburst_probes_lost", "Probes without an answer.", labels=labels)
         latency = GaugeMetricFamily(
             "mburst_probe_latency_seconds",
             "Quantiles of the probes since the last scrape.",
-            labels=[*path, "measure", "level"],
+            labels=[*labels, "measure", "level"],
         )
-        for name, counts in self.meter.paths.items():
-            sent.add_metric(name, counts.sent)
-            lost.add_metric(name, counts.lost)
+        for path, counts in self.meter.paths.items():
+            sent.add_metric(path, counts.sent)
+            lost.add_metric(path, counts.lost)
             for level, value in zip(QUANTILES, counts.quantiles, strict=False):
                 if value is not None:
-                    latency.add_metric([*name, counts.measure, str(level)], value)
-        queue = ("device", "port", "queue")
+                    latency.add_metric([*path, counts.measure, str(level)], value)
+        yield from (sent, lost, latency)
+
+    def _queues(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        labels = ("device", "port", "queue")
         dropped = CounterMetricFamily(
-            "mburst_queue_dropped_packets", "Packets that a switch queue dropped.", labels=queue
+            "mburst_queue_dropped_packets", "Packets that a switch queue dropped.", labels=labels
         )
         fullest = GaugeMetricFamily(
-            "mburst_queue_max_bytes", "Largest depth in the newest windows of a switch queue.", labels=queue
+            "mburst_queue_max_bytes", "Largest depth in the newest windows of a switch queue.", labels=labels
         )
-        for name, of in self.meter.queues.items():
-            if of.dropped is not None:
-                dropped.add_metric(name, of.dropped)
-            if of.max_bytes is not None:
-                fullest.add_metric(name, of.max_bytes)
         impossible = CounterMetricFamily(
             "mburst_queue_impossible_windows",
             "Windows of a switch queue with impossible values, left out.",
-            labels=queue,
+            labels=labels,
         )
-        for name, of in self.meter.queues.items():
-            impossible.add_metric(name, of.impossible)
+        for queue, counts in self.meter.queues.items():
+            if counts.dropped is not None:
+                dropped.add_metric(queue, counts.dropped)
+            if counts.max_bytes is not None:
+                fullest.add_metric(queue, counts.max_bytes)
+            impossible.add_metric(queue, counts.impossible)
+        yield from (dropped, fullest, impossible)
+
+    def _targets(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
         up = GaugeMetricFamily(
             "mburst_gnmi_target_up", "Whether the gNMI subscription to a switch is established.", labels=["device"]
         )
-        for device, stands in self.meter.targets.items():
-            up.add_metric([device], float(stands))
-        yield from (sent, lost, latency, dropped, fullest, impossible, up)
+        for device, is_up in self.meter.targets.items():
+            up.add_metric([device], float(is_up))
+        yield up
 
 
 def _buckets(of: Histogram) -> Sequence[tuple[str, float]]:

@@ -30,8 +30,8 @@ from .queries import (
     PROBES,
     QUEUES,
     RECORDINGS,
-    STANDING,
     TARGETS,
+    UP_AFTER,
     WINDOWS_REPORTED,
     without_stored,
 )
@@ -105,7 +105,7 @@ class Meter:
     @property
     def targets(self) -> dict[str, bool]:
         """Whether each gNMI target has a working subscription."""
-        return {device: up for device, (_, up) in sorted(self._events.items())}
+        return {device: is_up for device, (_, is_up) in sorted(self._events.items())}
 
     def damaged_files(self) -> int:
         """Returns the number of damaged files of the store that this process met and that still exist. Files that were
@@ -183,7 +183,7 @@ class Meter:
         from ...sql.tables import arrow_schema
 
         with store.connect() as whole, readable(whole):
-            self._stand(whole)
+            self._take_events(whole)
         with store.connect(None, self.since_ns) as con, readable(con):
             fresh = {table: joined(table, FOLLOWED[table][0], parts) for table, parts in self._polled().items()}
             fresh = {table: without_stored(con, table, rows) for table, rows in fresh.items()}
@@ -225,7 +225,7 @@ class Meter:
             if table != "recordings":
                 self._con.register(table, values)
         self._count_rows(self._con)
-        self._stand(self._con)
+        self._take_events(self._con)
         self._bursts.hear(rows["clock"])
         self._bursts.add(rows["bins"], rows["sources"], time.time_ns())
 
@@ -347,10 +347,10 @@ class Meter:
         con.unregister("new_windows")
         con.unregister("counted")
 
-    def _stand(self, con: duckdb.DuckDBPyConnection) -> None:
-        """Take the last event of each device."""
+    def _take_events(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Take the last event of each gNMI target."""
         for device, at_ns, event in con.execute(TARGETS).fetchall():
-            self._events[device] = max(self._events.get(device, (0, False)), (at_ns, STANDING[event]))
+            self._events[device] = max(self._events.get(device, (0, False)), (at_ns, UP_AFTER[event]))
 
     def _count_bursts(self, bursts: list[dict[str, Any]]) -> None:
         from ...analysis.model.coverage import within

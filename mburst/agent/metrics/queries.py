@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-STANDING = {"connect": True, "sync": True, "disconnect": False, "refused": False}  # events of a gNMI target
+# Events of a gNMI target, and whether it is up after them.
+UP_AFTER = {"connect": True, "sync": True, "disconnect": False, "refused": False}
 
 # The columns that are read of each table, and the column of its time. Recordings come last: a recording's row is
 # written before its bins.
@@ -156,7 +157,7 @@ FROM ({DROPS}) WHERE drops IS NOT NULL GROUP BY device, port, queue, batch ORDER
 """
 TARGETS = f"""
 SELECT device, max(ts_ns) AS ts_ns, arg_max(event, ts_ns) AS event FROM gnmi_events
-WHERE event IN {tuple(STANDING)} AND subscription <> 'otlp' GROUP BY device ORDER BY device
+WHERE event IN {tuple(UP_AFTER)} AND subscription <> 'otlp' GROUP BY device ORDER BY device
 """
 # When a recording counted; while it goes on, its end is not known.
 COUNTED_IN = """
