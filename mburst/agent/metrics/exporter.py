@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ... import __version__, extras
 from ...errors import MburstError
@@ -46,12 +46,11 @@ def require() -> None:
 
 class Exporter:
     """A collector of prometheus_client. At each scrape it reads the meter, and the condition of the store and of all
-    that the mburst.toml at CONFIG runs. `scraper` is the name of the client."""
+    that the mburst.toml at CONFIG runs."""
 
     def __init__(self, meter: Meter, config: Path | None = None) -> None:
         self.meter = meter
         self.conditions = Conditions(meter.store, config)
-        self.scraper = ""
         self._asked = 0.0
 
     def keep_up(self) -> None:
@@ -61,11 +60,12 @@ class Exporter:
         with suppress(MburstError):  # the next scrape reports it
             self.meter.take()
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self, scraper: str = "") -> Iterator[Metric]:
+        """Yields the metrics for the client SCRAPER. Raises MburstError."""
         from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
         self._asked = time.monotonic()
-        peaks = self.meter.advance(self.scraper)
+        peaks = self.meter.advance(scraper)
         yield InfoMetricFamily("mburst_build", "The version of mburst.", {"version": __version__})
         yield GaugeMetricFamily(
             "mburst_counting_since_timestamp_seconds",
@@ -145,8 +145,8 @@ class Exporter:
             ),
             (
                 "late_packets",
-                "Packets outside the reorder window, or the years 1970 to 2100, as reported by recordings when they "
-                "ended.",
+                "Packets outside the reorder window, or the years 1970 to 2100, as recordings report them, some ten "
+                "seconds later.",
                 self.meter.late,
             ),
         ):
@@ -156,8 +156,8 @@ class Exporter:
             yield counter
         dropped = CounterMetricFamily(
             "mburst_dropped_packets",
-            "Packets dropped before they were captured, as reported by recordings when they ended; of both directions "
-            "together.",
+            "Packets dropped before they were captured, as recordings report them, some ten seconds later; of both "
+            "directions together. Each interface of one capture file has those of all of them: do not add these up.",
             labels=LANE[:-1],
         )
         for interface, value in self.meter.dropped.items():
@@ -256,18 +256,24 @@ def _buckets(of: Histogram) -> Sequence[tuple[str, float]]:
     return list(zip(bounds, map(float, accumulate(of.counts)), strict=True))
 
 
+class ScrapeCollector(NamedTuple):
+    """A collector of prometheus_client for one scrape."""
+
+    exporter: Exporter
+    scraper: str
+
+    def collect(self) -> Iterator[Metric]:
+        return self.exporter.collect(self.scraper)
+
+
 class Scrapes:
     """Answers scrapes one at a time, outside of the event loop."""
 
     def __init__(self, meter: Meter, config: Path | None) -> None:
-        from prometheus_client import CollectorRegistry
-
         from ...process.workers import Workers
 
         self.meter = meter
         self.exporter = Exporter(meter, config)
-        self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(self.exporter)
         self.workers = Workers("mburst-metrics", 1, WAITING)
 
     def _made(self, accept: str, scraper: str) -> tuple[bytes, str]:
@@ -275,8 +281,7 @@ class Scrapes:
         from prometheus_client.exposition import choose_encoder
 
         encode, kind = choose_encoder(accept)
-        self.exporter.scraper = scraper
-        return encode(self.registry), kind
+        return encode(ScrapeCollector(self.exporter, scraper)), kind
 
     async def metrics(self, request: Request) -> Response:
         """GET /metrics."""
