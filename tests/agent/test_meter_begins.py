@@ -12,10 +12,13 @@ import pytest
 from racklib import FULL, MS
 from storelib import rows
 
+from mburst.agent.metrics import exporter
 from mburst.agent.metrics.counts import LaneName
 from mburst.agent.metrics.meter import Meter
 from mburst.analysis.bursts.find import BurstDefinition
+from mburst.errors import MburstError
 from mburst.sql import StoreFolder, limits
+from mburst.web.address import where_of
 
 NOW = 1_795_132_800 * 10**9
 LANE = LaneName("r1", "cache-1", "eth0", "in")
@@ -112,3 +115,29 @@ def test_what_recordings_under_way_lost_before_does_not_count(store: StoreFolder
             assert (meter.dropped, meter.late) == ({LANE[:-1]: 5}, dict.fromkeys(lanes, 5))
     with closing(Meter(store, BurstDefinition(), NOW)) as whole:
         assert (whole.dropped, whole.late) == ({LANE[:-1]: 705}, {lanes[0]: 8, lanes[1]: 5})
+
+
+def test_a_meter_that_did_not_count_rows_that_it_read_gives_no_metrics(
+    store: StoreFolder, writers: dict[str, Any]
+) -> None:
+    """Counters would lack them in silence. A restart counts from SINCE_NS again."""
+    with closing(Meter(store, BurstDefinition(), NOW)) as of:
+        of.advance("a")
+        fill(writers, "one", 0, [2**62] * 3)  # more than a sum may have
+        for _ in range(2):
+            with pytest.raises(MburstError, match="not all rows were counted: Conversion Error"):
+                of.advance("a")
+            fill(writers, "one", 10, [100])
+
+
+def test_the_service_ends_when_rows_that_were_read_do_not_count(
+    store: StoreFolder, writers: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever runs it starts it again."""
+    monkeypatch.setattr(exporter, "FOLLOW_S", 0.01)
+    with closing(Meter(store, BurstDefinition(), NOW)) as of:
+        of.advance("a")
+        made = exporter.MetricsService(of, where_of("127.0.0.1:0", 9620, None, None, None, True))
+        fill(writers, "one", 0, [2**62] * 3)
+        with pytest.raises(MburstError, match="not all rows were counted"):
+            made.run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -267,12 +267,14 @@ class ScrapeCollector(NamedTuple):
 
 
 class Scrapes:
-    """Answers scrapes one at a time, outside of the event loop."""
+    """Answers scrapes one at a time, outside of the event loop. END is called once rows were read that do not count."""
 
-    def __init__(self, meter: Meter, config: Path | None) -> None:
+    def __init__(self, meter: Meter, config: Path | None, end: Callable[[], None]) -> None:
         from ...process.workers import Workers
 
         self.meter = meter
+        self.failure: MburstError | None = None  # why END was called
+        self._end = end
         self.exporter = Exporter(meter, config)
         self.workers = Workers("mburst-metrics", 1, WAITING)
 
@@ -320,6 +322,9 @@ class Scrapes:
             await asyncio.sleep(FOLLOW_S)
             with suppress(MburstError):  # Busy: scrapes are running
                 await self.workers.run(self.exporter.keep_up)
+            if self.meter.failure and not self.failure:
+                self.failure = self.meter.failure
+                self._end()
 
     def close(self) -> None:
         """Make the running scrape end soon."""
@@ -338,7 +343,7 @@ class MetricsService:
         from ...web.gate import Gate
         from ...web.server import WebServer
 
-        self.scrapes = Scrapes(meter, config)
+        self.scrapes = Scrapes(meter, config, self.stop)
         routes = [Route("/", self.scrapes.page), Route("/metrics", self.scrapes.metrics)]
         socket = listening(where)
         try:
@@ -350,11 +355,14 @@ class MetricsService:
         self.url = where.url(socket.getsockname()[1], "/metrics")
 
     def run(self) -> None:
-        """Serve until `stop` is called."""
+        """Serve until `stop` is called. Raises MburstError if rows were read that do not count: a restart counts from
+        the store again."""
         try:
             self._server.run()
         finally:
             self.scrapes.close()
+        if self.scrapes.failure:
+            raise self.scrapes.failure
 
     def stop(self) -> None:
         """Make `run` return soon."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...analysis.bursts.follower import Follower
 from ...analysis.read.columns import joined, table_of
+from ...errors import MburstError
 from ...units import NS_PER_HOUR
 from .counts import STAMPS, LaneCounts, LaneName, PathCounts, QueueCounts
 from .queries import (
@@ -85,6 +86,7 @@ class Meter:
         self.dropped: dict[tuple[str, ...], int] = {}  # packets dropped before capture, by rack, host and interface
         self.paths: dict[tuple[str, str, str], PathCounts] = {}
         self.queues: dict[tuple[str, str, str], QueueCounts] = {}
+        self.failure: MburstError | None = None  # why rows that were read do not count
         self.rows_read = 0  # rows that arrived while the meter followed the store
         self._definition = definition
         self._recordings: dict[str, dict[str, Any]] = {}  # with the line rate of the definition
@@ -143,13 +145,26 @@ class Meter:
         return peaks
 
     def take(self) -> None:
-        """Count the data since the last call. Raises MburstError."""
+        """Count the data since the last call. Raises MburstError, and then at each further call (`failure`), since rows
+        that were read are not read again."""
+        from ...sql.damage import readable
+
+        if self.failure:
+            raise self.failure
+        try:
+            with readable(self._con):
+                self._take_new()
+        except Exception as error:
+            self.failure = MburstError(f"not all rows were counted: {error}", "restart `mburst metrics`")
+            raise self.failure from error
+        self._check_fit()
+
+    def _take_new(self) -> None:
         rows = self._polled()
         self._follow_clock()
         if any(rows.values()):
             self._count({table: joined(table, FOLLOWED[table][0], parts) for table, parts in rows.items()})
         self._count_bursts(self._bursts.ended(time.time_ns()))
-        self._check_fit()
 
     def _follow_clock(self) -> None:
         """Adjust the times if the clock was set back."""
