@@ -31,6 +31,7 @@ _TIME = {
 }
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_DURATIONS = "10us, 1ms, 60s, 24h"
 _RATES = "1G, 25Gbps, 100M"
 SIZES = "4MB (4,000,000 bytes) or 4MiB (4,194,304 bytes)"  # the only definition of sizes, for help and hints
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([^\s0-9.]*)\s*")
@@ -73,14 +74,21 @@ def parse_duration(text: str) -> int:
 
 
 def _nanoseconds(text: str) -> int:
-    value, unit = _split(text, "duration", "10us, 1ms, 60s, 24h")
-    factor, number = _TIME.get(unit if unit == "µs" else unit.lower()), text.strip()[:SHOWN]
+    value, unit = _split(text, "duration", _DURATIONS)
+    factor = _TIME.get(unit if unit == "µs" else unit.lower())
     if factor is not None and (value * factor).denominator == 1:
         return int(value * factor)
-    hint = f"write it with a unit, such as {number}ms, {number}s or {number}h"
-    if unit:
-        hint = "units: ns, us, ms, s, m, h, d" if factor is None else "a duration is a whole number of nanoseconds"
-    raise UsageError(f"invalid duration {text[:SHOWN]!r}", hint)
+    hint = "units: ns, us, ms, s, m, h, d" if factor is None else "a duration is a whole number of nanoseconds"
+    raise UsageError(f"invalid duration {text[:SHOWN]!r}", hint if unit else _with_unit(text, value))
+
+
+def _with_unit(text: str, value: Fraction) -> str:
+    """Returns the hint for the duration TEXT, which is VALUE without a unit: it names only valid durations."""
+    lengths = [value * _TIME[unit] for unit in ("ms", "s", "h")]
+    if not all(0 < ns <= LONGEST_NS and ns.denominator == 1 for ns in lengths):
+        return f"examples: {_DURATIONS}"
+    number = text.strip()
+    return f"write it with a unit, such as {number}ms, {number}s or {number}h"
 
 
 def checked_duration(ns: int, text: object) -> int:
@@ -95,7 +103,9 @@ def parse_rate(text: str) -> int:
     value, unit = _split(text, "link speed", _RATES)
     prefix = re.sub(r"(bps|bit/s|bit|b/s)$", "", unit.lower())
     if prefix in _DECIMAL and value * _DECIMAL[prefix] < LEAST_LINK_BPS:
-        hint = f"examples: {_RATES}" if unit else f"write it with a unit, such as {text.strip()[:SHOWN]}G"
+        meant = value * _DECIMAL["g"]
+        is_valid = not unit and meant >= LEAST_LINK_BPS and meant.denominator == 1
+        hint = f"write it with a unit, such as {text.strip()}G" if is_valid else f"examples: {_RATES}"
         raise too_slow(repr(text[:SHOWN]), hint)
     if prefix not in _DECIMAL or (rate := value * _DECIMAL[prefix]).denominator != 1 or rate > MOST:
         raise UsageError(f"invalid link speed {text[:SHOWN]!r}", f"examples: {_RATES}")

@@ -83,7 +83,7 @@ def rate_bps(value: Rate) -> int:
     """Returns bits per second. Raises UsageError, also below LEAST_LINK_BPS."""
     rate = _number(parse_rate, value, "link speed", "'10G', or bits a second as an integer")
     if rate < LEAST_LINK_BPS:
-        raise too_slow(str(rate), f"write '{rate}G', or bits a second as an integer")
+        raise too_slow(str(rate), f"write '{rate or 10}G', or bits a second as an integer")
     return rate
 
 

@@ -82,6 +82,9 @@ def test_invalid_rates_are_refused(text: str) -> None:
     [
         ("3", "write it with a unit, such as 3ms, 3s or 3h"),
         ("1.5", "write it with a unit, such as 1.5ms, 1.5s or 1.5h"),
+        ("0", "examples: 10us, 1ms, 60s, 24h"),
+        ("0.000000001", "examples: 10us, 1ms, 60s, 24h"),
+        ("9999999999", "examples: 10us, 1ms, 60s, 24h"),
         ("1 parsec", "units: ns, us, ms, s, m, h, d"),
         ("1.5ns", "a duration is a whole number of nanoseconds"),
         ("ms", "examples: 10us, 1ms, 60s, 24h"),
@@ -98,9 +101,12 @@ def test_an_invalid_duration_has_the_remedy_of_its_mistake(text: str, remedy: st
     [
         ("25", "write it with a unit, such as 25G"),
         ("2.5", "write it with a unit, such as 2.5G"),
+        ("0", "examples: 1G, 25Gbps, 100M"),
+        ("0.0000001", "examples: 1G, 25Gbps, 100M"),
         ("999bps", "examples: 1G, 25Gbps, 100M"),
         ("0.9k", "examples: 1G, 25Gbps, 100M"),
         (25, "write '25G', or bits a second as an integer"),
+        (0, "write '10G', or bits a second as an integer"),
     ],
 )
 def test_an_implausible_link_speed_is_refused(speed: str | int, remedy: str) -> None:
