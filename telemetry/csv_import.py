@@ -49,6 +49,7 @@ class CsvKind(NamedTuple):
     words: tuple[str, tuple[str, ...]]  # a column that knows few words
     span: tuple[str, str]  # the columns whose least and whose greatest are a file's begin and end
     owner: str  # whose rows they are
+    example: str  # the first line and a row of the smallest useful file
 
 
 KINDS = {
@@ -59,6 +60,7 @@ KINDS = {
         words=("stamp_kind", STAMP_KINDS),
         span=("tx_ns", "tx_ns"),
         owner="src",
+        example="`src,dst,tx_ns,rtt_ns`, then `app-1,db-7,1764500000000000000,150000`",
     ),
     "queues": CsvKind(
         QUEUES,
@@ -67,6 +69,8 @@ KINDS = {
         words=("semantics", SEMANTICS),
         span=("window_start_ns", "ts_ns"),
         owner="device",
+        example="`device,port,queue,window_start_ns,ts_ns,semantics,max_bytes`, "
+        "then `sw-1,eth1,0,1764500000000000000,1764500000001000000,gauge,64000`",
     ),
 }
 
@@ -225,11 +229,14 @@ class CsvFile:
             raise MburstError(f"{self.name} is not a text file", "use `mburst record` for captures")
         names = [name.strip() for name in next(csv.reader(text.splitlines()[:1]), [])]
         known = self._kind.schema.names[1:]
-        faults = [f"has an unknown column {name[:80]!r}" for name in names if name not in known]
+        faults = [f"has {mark!r} between its columns in place of a comma" for mark in _separators(names, known)]
+        faults += [f"has an unknown column {name[:80]!r}" for name in names if name not in known]
         faults += [f"has column {name} twice" for name in names if names.count(name) > 1]
         faults += [f"has no column {name}" for name in self._kind.required if name not in names]
         if faults:
-            hint = other_kind(names, self._kind) or f"the first line names the columns: {', '.join(known)}"
+            hint = other_kind(names, self._kind) or (
+                f"the first line names the columns: {', '.join(known)}; the smallest file: {self._kind.example}"
+            )
             raise MburstError(f"{self.name} {faults[0]}", hint)
         return names
 
@@ -301,11 +308,20 @@ class CsvFile:
         if found := re.search(r"column #(\d+): Row #(\d+): .* to (\w+): invalid (?:value )?(.*)", message):
             column, line, kind = self._columns[int(found[1])], self._line(int(found[2])), found[3]
             wanted = {"bool": "0 or 1", "string": "text in UTF-8"}.get(kind, "a whole number")
-            return MburstError(f"{self.name} line {line}: {column} must be {wanted}: {found[4][:80]}")
+            is_inexact = wanted == "a whole number" and re.fullmatch(
+                r"'?\d+(\.\d*)?(e\+?\d+)?'?", found[4], re.IGNORECASE
+            )
+            hint = "write all of its digits: a number with a point or an exponent is not exact" if is_inexact else ""
+            return MburstError(f"{self.name} line {line}: {column} must be {wanted}: {found[4][:80]}", hint)
         if found := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", message):
             line = self._line(int(found[1]))
             return MburstError(f"{self.name} line {line} has {found[3]} fields, the first line has {found[2]}")
         return MburstError(f"{self.name} is not a CSV file: {message.splitlines()[0][:200]}")
+
+
+def _separators(names: list[str], known: list[str]) -> list[str]:
+    """Returns the character that separates known columns in a first line without commas, if there is one."""
+    return [mark for mark in ";\t|" if len(names) == 1 and set(known).intersection(names[0].split(mark)[1:])]
 
 
 class AnswerCounts:

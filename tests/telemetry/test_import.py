@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ from places import ROOT
 
 from mburst.errors import MburstError
 from mburst.telemetry import csv_import, tables
-from mburst.telemetry.csv_import import CsvFile, CsvSummary, CsvText, open_text
+from mburst.telemetry.csv_import import KINDS, CsvFile, CsvSummary, CsvText, open_text
 
 NOW = 1_795_228_464_011_544_286
 
@@ -140,6 +141,13 @@ def test_many_blocks_make_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "line 1002: tx_ns must be a whole number" in refusal(data + b"a,b,soon,1\n")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_example_of_a_refusal_is_a_valid_file(kind):
+    lines = re.findall(r"`([^`]+)`", KINDS[kind].example)
+    _, rows = load("\n".join(lines).encode(), kind)
+    assert len(lines) == 2 and len(rows) == 1
+
+
 LEAST = b"src,dst,tx_ns\n"
 QUEUE = b"device,port,queue,window_start_ns,ts_ns,max_bytes,dropped_packets,semantics\n"
 
@@ -153,13 +161,15 @@ QUEUE = b"device,port,queue,window_start_ns,ts_ns,max_bytes,dropped_packets,sema
         ("probes", b"x" * 10**6, "unknown column 'xxx"),
         ("probes", b"\n", "has no column src (the first line names the columns: seq, src, dst, protocol,"),
         ("probes", b"seq,src,dst\n0,a,b\n", "has no column tx_ns"),
-        ("probes", b"src;dst;tx_ns\n", "unknown column 'src;dst;tx_ns'"),
+        ("probes", b"src;dst;tx_ns\n", "has ';' between its columns in place of a comma (the first line names"),
+        ("probes", b"src\tdst\ttx_ns\n", r"has '\t' between its columns in place of a comma"),
+        ("probes", b"time,latency_ms\n", "the smallest file: `src,dst,tx_ns,rtt_ns`, then `app-1,db-7,1764"),
         ("probes", b"src,dst,tx_ns,colour\n", "unknown column 'colour'"),
         ("probes", b"src,dst,tx_ns,batch\n", "unknown column 'batch'"),
         ("probes", b"src,dst,tx_ns,src\n", "has column src twice (the first line names the columns: seq, src"),
         ("probes", "src,dst,tx_ns\n".encode("utf-16"), "is UTF-16 (save it as CSV in UTF-8)"),
         ("probes", LEAST + b"a,b,%d\na,b,soon\n" % NOW, "line 3: tx_ns must be a whole number: 'soon'"),
-        ("probes", LEAST + b"a,b,1.5e9\n", "line 2: tx_ns must be a whole number"),
+        ("probes", LEAST + b"a,b,1.5e9\n", "line 2: tx_ns must be a whole number: '1.5e9' (write all of its digits: "),
         ("probes", LEAST + b"a,b,%d0\n" % NOW, "line 2: tx_ns must be a whole number"),
         ("probes", LEAST + b"\n\na,b,%d\n\n\na,b,x\n" % NOW, "line 7: tx_ns must be"),
         ("probes", LEAST + b"a,b,%d\na,b,\n" % NOW, "line 3: tx_ns is empty"),
@@ -263,7 +273,7 @@ def test_a_file_that_unpacks_to_much_takes_no_space(tmp_path: Path, piped: bool)
     unpacked = 16 * 250_000 * len(b"a,b,%d\n" % NOW)
     script = (
         "import re\n"
-        "from mburst.telemetry.csv_import import CsvFile, open_text\n"
+        "from mburst.telemetry.csv_import import KINDS, CsvFile, open_text\n"
         f"with open_text({('-' if piped else str(path))!r}) as file:\n"
         "    summary = CsvFile(file, 'probes', 'large').scan()\n"
         # ru_maxrss would be at least the memory of the process from which it was forked
@@ -310,7 +320,7 @@ def test_a_process_can_end_before_all_is_read(tmp_path: Path) -> None:
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(LEAST + b"a,b,tomorrow\n" + b"a,b,%d\n" % NOW * 2_000_000)
     script = (
-        "from mburst.telemetry.csv_import import CsvFile, open_text\n"
+        "from mburst.telemetry.csv_import import KINDS, CsvFile, open_text\n"
         f"with open_text({str(path)!r}) as text:\n"
         "    try:\n"
         "        next(CsvFile(text, 'probes', 'large')._blocks())\n"
