@@ -13,8 +13,8 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -64,21 +64,36 @@ def write(path: Path, text: str, what: str, hint: str, mode: int = GROUP) -> Non
     """Write a file completely or not at all, and create its folder if necessary. A link at PATH is replaced, not
     followed. Raises MburstError, which says that WHAT cannot be written, with HINT."""
     check_local(path)
+    write_together(path.parent, {path.name: text}, what, hint, mode)
+
+
+def write_together(path: Path, texts: Mapping[str, str], what: str, hint: str, mode: int = GROUP) -> None:
+    """The same for several files in the folder PATH, by name: none appears before there is room for all of them. They
+    appear in their order."""
+    check_local(path)
     try:
-        path.parent.mkdir(mode=0o750 if mode != PUBLIC else 0o755, parents=True, exist_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        path.mkdir(mode=0o750 if mode != PUBLIC else 0o755, parents=True, exist_ok=True)
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            put(folder, path.name, text.encode("utf-8", "surrogatepass"), mode)
+            put_together(folder, {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}, mode)
         finally:
             os.close(folder)
     except OSError as error:
-        raise MburstError(f"{path.parent}: {what} cannot be written: {error.strerror}", hint) from error
+        raise MburstError(f"{path}: {what} cannot be written: {error.strerror}", hint) from error
 
 
 def put(folder: int, name: str, content: bytes, mode: int) -> None:
     """Create or replace NAME in the open FOLDER, completely or not at all. Raises OSError."""
-    with _draft(folder, name, mode) as stream:
-        stream.write(content)
+    put_together(folder, {name: content}, mode)
+
+
+def put_together(folder: int, contents: Mapping[str, bytes], mode: int) -> None:
+    """The same for several files: each is written before the first gets its name. Raises OSError."""
+    with ExitStack() as drafts:
+        for name, content in reversed(list(contents.items())):  # the last draft is the first to get its name
+            stream = drafts.enter_context(_draft(folder, name, mode))
+            stream.write(content)
+            stream.flush()
 
 
 @contextmanager

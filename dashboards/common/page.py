@@ -117,9 +117,8 @@ def write(path: Path, text: str, hint: str, mode: int = files.GROUP) -> None:
 
 
 def write_with_facts(base: Path, html: str, facts: str) -> tuple[Path, Path]:
-    """Write a report: first its facts BASE.json, then its page BASE.html, so that a page never lacks its facts. Returns
-    both paths. Raises MburstError if the folder cannot be written."""
+    """Write a report: its facts BASE.json and then its page BASE.html, so that a page never lacks its facts; neither if
+    there is no room for both. Returns both paths. Raises MburstError if the folder cannot be written."""
     page, beside = (base.with_name(base.name + suffix) for suffix in (".html", ".json"))
-    for path, text in ((beside, facts), (page, html)):
-        files.write(path, text, "the report", FOLDER)
+    files.write_together(base.parent, {beside.name: facts, page.name: html}, "the report", FOLDER)
     return page, beside

@@ -17,6 +17,7 @@ from racklib import DAY, START, fill, report
 
 from mburst import files
 from mburst.agent.delivery import Delivery, DeliveryLedger, Digest
+from mburst.dashboards.common.page import write_with_facts
 from mburst.dashboards.common.summaries import summaries
 from mburst.dashboards.rack import page
 from mburst.errors import MburstError
@@ -100,6 +101,16 @@ def test_a_failed_write_leaves_nothing(folder):
         with pytest.raises((MburstError, ValueError)):
             files.write(path, "new", *SAYS)
     assert {path.name for path in folder.iterdir()} == {"x", "file"}
+
+
+def test_a_report_appears_with_both_files_or_not_at_all(folder):
+    (folder / "r.html").mkdir()
+    with pytest.raises(MburstError, match="the report cannot be written"):
+        write_with_facts(folder / "r", "<html>", "{}")
+    assert [path.name for path in folder.iterdir()] == ["r.html"]
+    (folder / "r.html").rmdir()
+    write_with_facts(folder / "r", "<html>", "{}")
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"r.json": "{}", "r.html": "<html>"}
 
 
 def killed_while_writing(path):
