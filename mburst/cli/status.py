@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import MburstError
 from ..messages import print_lines
 from ..units import format_bytes, format_count, format_duration, format_time
 from .output import write_json_value, write_table
@@ -23,6 +24,7 @@ that have changed are damaged. For a mburst.toml, also report which parts run, w
 delivered, and whether the recordings can be shipped. Exit code 0: no problem; 1: the lines at the end that begin with
 `unwell` list the problems."""
 COLUMNS = ("rack", "host", "interface", "direction", "state", "newest data", "gaps (24 h)", "missed packets")
+HINT = "`mburst record … -o STORE` makes a store, `mburst run --init` writes a configuration"
 _ASIDE = "bring them back from a backup, or remove them once it need not be known what is missing"
 MOST = 20  # interfaces in the table, those without data for the longest time first
 
@@ -46,6 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     from ..status import whole
 
     path = Path(arguments.of)
+    if not path.exists():
+        raise MburstError(f"{path}: neither a store nor a configuration", HINT)
     found = whole.of_store(path) if path.is_dir() else whole.of_config(path)
     unwell = found.unwell()
     if arguments.json:

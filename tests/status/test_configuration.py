@@ -38,7 +38,7 @@ def unwell(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_the_parts_of_a_file(tmp_path: Path, ask: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     """The parts are real processes; a file with the same name elsewhere is another configuration."""
     StoreFolder.create(tmp_path / "store")
-    path = configuration(tmp_path, METRICS + '\nconfig = "mburst.toml"', '[reflect]\nlisten = "127.0.0.1:0"')
+    path = configuration(tmp_path, METRICS + '\nconfig = "mburst.toml"', '[reflect]\nlisten = "127.0.0.1:8620"')
     (tmp_path / "other").mkdir()
     other = configuration(tmp_path / "other", METRICS)
     StoreFolder.create(tmp_path / "other" / "store")
@@ -107,6 +107,12 @@ def test_a_file_without_parts_and_a_folder_that_is_not_a_store(tmp_path: Path, a
     _, facts, _ = ask(path)
     assert any(line.startswith(f"{tmp_path / 'store'}: not an mburst store (") for line in facts["unwell"])
     assert main(["status", str(tmp_path / "nothing.toml")]) == 1
+
+
+def test_what_is_neither_a_store_nor_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", str(tmp_path / "nostore")]) == 1
+    message = "nostore: neither a store nor a configuration (`mburst record … -o STORE` makes a store, "
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("begun_days", [0, 10])
