@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+
+Checker = Callable[[Path, str, str, Any], str]  # of a value: the file, the table, the key, the value
 
 
 @contextmanager
@@ -54,6 +56,13 @@ def text(path: Path, where: str, key: str, value: Any) -> str:
         raise UsageError(f"{path}: {error}") from None
 
 
-def texts(path: Path, where: str, key: str, value: Any) -> list[str]:
-    """Returns a list of texts or numbers as texts; a single one becomes a list."""
-    return [text(path, where, key, item) for item in (value if isinstance(value, list) else [value])]
+def place(path: Path, where: str, key: str, value: Any) -> str:
+    """Returns the name of a file, folder or bucket. A number is not taken for one."""
+    if not isinstance(value, str):
+        raise UsageError(f"{path}: {key} of {where} must be a text (in quotes)")
+    return text(path, where, key, value)
+
+
+def texts(path: Path, where: str, key: str, value: Any, each: Checker = text) -> list[str]:
+    """Returns a list of texts or numbers as texts, as EACH reads them; a single one becomes a list."""
+    return [each(path, where, key, item) for item in (value if isinstance(value, list) else [value])]

@@ -24,7 +24,7 @@ from ..api.options import definition_of, duration_ns
 from ..errors import MburstError, UsageError
 from ..units import WrittenFloat, format_duration
 from . import environment
-from .checked import naming, only, tables, text, texts
+from .checked import Checker, naming, only, place, tables, text, texts
 from .delivery import Delivery, delivery_of
 from .environment import Environment
 from .schedule.reports import EVERY, LENGTH_NS
@@ -154,7 +154,8 @@ def load(path: Path, fill: bool = True) -> RunConfig:
         raise UsageError(f"{path}: invalid TOML: {error}") from error
     known = _runnable()
     only(path, "the file", content, [*SHARED, *(NAMED.get(verb, verb) for verb in known), "report", "deliver"])
-    shared = {key: text(path, "the file", key, content[key]) for key in SHARED if key in content}
+    readers: dict[str, Checker] = {key: place if key == "store" else text for key in SHARED}
+    shared = {key: read(path, "the file", key, content[key]) for key, read in readers.items() if key in content}
     deliveries = _named(path, "deliver", content, lambda where, table: delivery_of(path, where, table, secrets))
     reports = _named(path, "report", content, lambda where, table: _report(path, where, table, shared, deliveries))
     _check_outputs(path, list(reports.values()))
@@ -200,6 +201,8 @@ def _parts(
     for number, table in enumerate(found, 1):
         where = f"[{title}]" if len(found) == 1 else f"[[{title}]] number {number}"
         only(path, where, table, ["name", *keys])
+        if "name" not in table and table in found[: number - 1]:
+            raise UsageError(f"{path}: {where} repeats another one", "remove it")
         label = table.get("name", "" if len(found) == 1 else str(number))
         own = {key: value for key, value in table.items() if key != "name"}
         taken = [key for key in shared if key in keys and not (key == "store" and READERS.get(verb) in own)]
@@ -211,20 +214,23 @@ def _parts(
 
 
 def _arguments(path: Path, where: str, given: Mapping[str, Any], keys: Mapping[str, argparse.Action]) -> list[str]:
+    from ..cli import PLACES
+
     options: list[str] = []
     positional: list[str] = []
     for key, action in keys.items():
         if key not in given:
             continue
         value = given[key]
+        each = place if PLACES.match(str(action.metavar)) else text
         if not action.option_strings:
-            positional += texts(path, where, key, value)
+            positional += texts(path, where, key, value, each)
         elif action.nargs == 0:
             if not isinstance(value, bool):
                 raise UsageError(f"{path}: {key} of {where} must be true or false")
             options += [f"--{key}"] if value else []
         else:
-            options += [f"--{key}={one}" for one in texts(path, where, key, value)]
+            options += [f"--{key}={one}" for one in texts(path, where, key, value, each)]
     return [*options, *(["--", *positional] if positional else [])]
 
 
@@ -245,13 +251,18 @@ def _digest(*facts: object) -> str:
 
 
 def _try(path: Path, where: str, argv: Sequence[str]) -> None:
-    """Check ARGV with the verb's own parser. Raises UsageError."""
+    """Check ARGV with the verb's own parser and checks. Raises UsageError. What this machine lacks is not an error of
+    the file: the part reports it, and is restarted until it is there."""
     from ..cli import build_parser
 
     with naming(path, where):
         arguments = build_parser(*argv[:1]).parse_args(list(argv))
-        if as_part := getattr(arguments, "as_part", None):
-            as_part(arguments)
+        try:
+            arguments.as_part(arguments)
+        except UsageError:
+            raise
+        except (MburstError, OSError):
+            pass
 
 
 # --- reports and deliveries -------------------------------------------------------------------------------------------
@@ -323,7 +334,7 @@ def _kept(
 
 def _local(path: Path, where: str, key: str, value: Any) -> Path:
     """Returns a file or folder of this machine. Raises UsageError for an address."""
-    given = text(path, where, key, value)
+    given = place(path, where, key, value)
     with naming(path, where):
         files.check_local(given)
     return Path(given)
@@ -348,6 +359,6 @@ def _source(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[st
     if other := next((key for key in OF_STORES if key in table), None):
         raise UsageError(f"{path}: {where}: {other} and results exclude each other", "results have a definition")
     inventory = _local(path, where, "inventory", table["inventory"]) if "inventory" in table else None
-    if not (results := text(path, where, "results", table["results"])):
+    if not (results := place(path, where, "results", table["results"])):
         raise UsageError(f"{path}: {where}: an empty name of results")
     return ReportSource(None, results, inventory)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ..errors import MburstError, UsageError
 from ..services.record.backends import ONE_INTERFACE
-
-if TYPE_CHECKING:
-    from .options import Rate
+from .options import Rate, rate_bps
 
 NAME_BYTES = 15  # of an interface; an alternative name may have 127
 
@@ -49,10 +46,21 @@ def links_of(link: Rate | None, names: list[str]) -> dict[str, Rate | None]:
     if not isinstance(link, str) or "=" not in link:
         return dict.fromkeys(names, link)
     links: dict[str, Rate | None] = dict.fromkeys(names)
-    for part in link.split(","):
-        name, _, rate = part.rpartition("=")
+    for name, rate in _speeds(link):
         if name not in links:
             hint = "examples: 10G, eth0=1G,eth1=10G"
-            raise UsageError(f"invalid --link {link!r}: {name or part} is not among what is recorded", hint)
+            raise UsageError(f"invalid --link {link!r}: {name or rate} is not among what is recorded", hint)
         links[name] = rate
     return links
+
+
+def check_speeds(link: str) -> None:
+    """Raise UsageError unless --link has link speeds, whatever interfaces it names."""
+    for _, rate in _speeds(link):
+        rate_bps(rate)
+
+
+def _speeds(link: str) -> list[tuple[str, str]]:
+    """Returns the names and speeds in --link; a speed of all interfaces has no name."""
+    parts = link.split(",") if "=" in link else [link]
+    return [(name, rate) for name, _, rate in (part.rpartition("=") for part in parts)]

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ..errors import UsageError
+from ..units import LEAST_LINK_BPS
 from . import importing
 from .asked import RecordOptions, takes
 from .importing import Imported
+from .interfaces import check_several, check_speeds, links_of
 from .options import Duration, Names, Rate, Share, Size, duration_ns, names, rate_bps, share_of, size_bytes
 
 if TYPE_CHECKING:
@@ -117,7 +119,6 @@ def recordings_of(
     LINK may name interfaces: eth0=1G,eth1=10G. Raises UsageError, and MburstError if one of several interfaces does not
     exist."""
     from ..services.record.recording import RecordSettings, is_live
-    from .interfaces import check_several, links_of
 
     backend = options.get("backend", "auto")
     _refuse_twice(targets)
@@ -127,6 +128,27 @@ def recordings_of(
         made = [recording_of([name], filter, link=links[name], **options) for name in targets]
         return [replace(one, live=replace(one.live, beside=len(made) - 1)) for one in made]
     return [recording_of(targets, filter, link=links_of(link, targets)[targets[0]], **options)]
+
+
+def check(
+    *,
+    link: str | None = None,
+    host: str | None = None,
+    sources: Sources | None = None,
+    sources_above: Share | None = None,
+    **options: Any,
+) -> None:
+    """Raise UsageError for options of `mburst record` that are invalid for every input and on every machine."""
+    from ..services.record import opening
+
+    if link is not None:
+        check_speeds(link)
+    settings = _settings([os.devnull], link=None if link is None else LEAST_LINK_BPS, **options)
+    _sources_above_ppb(sources or "busy", sources_above)
+    try:
+        opening.check(settings)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _refuse_twice(targets: list[str]) -> None:
@@ -145,17 +167,31 @@ def recording_of(
     targets: list[str],
     filter: str = "",
     *,
+    host: str | None = None,
+    sources: Sources | None = None,
+    sources_above: Share | None = None,
+    threads: int | None = None,
+    **options: Any,
+) -> RecordSettings:
+    """Returns the recording that the options of `mburst record` ask for. HOST defaults to this host for an interface.
+
+    Raises UsageError."""
+    recording = _settings(targets, filter, threads=threads, **options)
+    return _with_defaults(recording, host, threads, sources, sources_above)
+
+
+def _settings(
+    targets: list[str],
+    filter: str = "",
+    *,
     link: Rate | None = None,
     bin: Duration = "100us",
     source_bin: Duration = "1ms",
-    host: str | None = None,
     rack: str = "unknown",
     interface: str | None = None,
     direction: Direction = "both",
     local: Names = (),
     max_sources: int = 4096,
-    sources: Sources | None = None,
-    sources_above: Share | None = None,
     reorder_window: Duration = "2ms",
     inner_ip: bool = False,
     mtu: int = -1,
@@ -164,9 +200,7 @@ def recording_of(
     threads: int | None = None,
     **live: Any,
 ) -> RecordSettings:
-    """Returns the recording that the options of `mburst record` ask for. HOST defaults to this host for an interface.
-
-    Raises UsageError."""
+    """Returns the recording without the options whose defaults depend on the input. Raises UsageError."""
     from ..services.record.recording import RecordSettings
 
     _check_backend_options(backend, live)
@@ -174,7 +208,7 @@ def recording_of(
     if split_merged and not link_bps:
         raise UsageError("--split-merged needs the link speed", "set it with --link")
     _check_counts(max_sources, threads)
-    recording = RecordSettings(
+    return RecordSettings(
         targets=targets,
         link_bps=link_bps,
         bin_ns=_bin_width(bin),
@@ -192,7 +226,6 @@ def recording_of(
         backend=backend,
         live=_live(**live),
     )
-    return _with_defaults(recording, host, threads, sources, sources_above)
 
 
 def _check_backend_options(backend: str, live: Mapping[str, Any]) -> None:

@@ -97,15 +97,19 @@ class Parser(argparse.ArgumentParser):
         return super()._get_values(action, arg_strings)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """Returns the value of one word. Raises UsageError for an address in place of a file or folder, for a folder in
-        place of a file, because a Path drops the slash at its end, and for `-` in place of a file to write."""
+        """Returns the value of one word. Raises UsageError for an invalid value, for an address in place of a file or
+        folder, for a folder in place of a file, because a Path drops the slash at its end, and for `-` in place of a
+        file to write."""
         if arg_string == "-" and WRITTEN.intersection(action.option_strings):
             raise UsageError(f"argument {_title(action)}: standard output is not supported", "a file `-` is `./-`")
         if isinstance(action.metavar, str) and LOCAL.match(action.metavar):
             files.check_local(arg_string)
         if action.metavar == "FILE" and arg_string.endswith("/"):
             raise UsageError(f"{arg_string}: a folder in place of a file", "name a file in it")
-        return super()._get_value(action, arg_string)
+        try:
+            return super()._get_value(action, arg_string)
+        except UsageError as error:  # of values.py
+            raise UsageError(f"argument {_title(action)}: {error}", error.hint) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Suggest a similar choice, if there is one, instead of listing all."""
@@ -120,7 +124,10 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refer to the help of the verb if the verb does not know an argument; argparse would refer to the main
         help. Arguments may stand on both sides of options: with some of them optional, argparse takes those in front
-        for all (Python 3.11)."""
+        for all (Python 3.11). Without a word, list the verbs."""
+        if args is not None and not args and self._subparsers is not None:
+            self.print_help(sys.stderr)
+            raise SystemExit(2)
         found, unknown = super().parse_known_args(args, namespace)
         if unknown and self._subparsers is None and not self._mixes:
             self._mixes = True

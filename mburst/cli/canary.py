@@ -29,7 +29,7 @@ from ..units import (
     parse_rate,
     parse_size,
 )
-from . import definition, output, record
+from . import definition, output, record, values
 
 if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
@@ -74,11 +74,16 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="bursts of each size and length (default: %(default)s; 59 are needed to show 95 %%)",
     )
     what.add_argument(
-        "--gap", default="10ms", metavar="TIME", help="minimum time between bursts (default: %(default)s)"
+        "--gap",
+        default="10ms",
+        type=values.duration,
+        metavar="TIME",
+        help="minimum time between bursts (default: %(default)s)",
     )
     what.add_argument(
         "--share",
         default="5%",
+        type=values.share,
         metavar="SHARE",
         help="largest share of the link in any second (default: 5%%, at most 25%%)",
     )
@@ -89,7 +94,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     add_reading_options(parser, "print the detection curve as JSON")
     definition.add_burst_options(parser)
     parser.add_argument(
-        "--timeout", default="30s", metavar="TIME", help="how long to wait for the recorder (default: %(default)s)"
+        "--timeout",
+        default="30s",
+        type=values.duration,
+        metavar="TIME",
+        help="how long to wait for the recorder (default: %(default)s)",
     )
     record.add_user_option(parser)
     parser.set_defaults(run=run)

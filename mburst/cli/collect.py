@@ -16,7 +16,7 @@ from ..messages import clear_progress, print_message, print_progress
 from ..names import shown
 from ..process import privileges
 from ..units import format_count, format_duration, parse_duration
-from . import output, record
+from . import output, record, values
 
 if TYPE_CHECKING:
     from ..services.collector import CollectProgress
@@ -38,7 +38,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     parser.add_argument("config", metavar="FILE", help="configuration in the format of gnmic, in YAML, JSON or TOML")
     parser.add_argument("-o", "--store", metavar="STORE", help="folder of the store; made if it does not exist")
-    parser.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
+    parser.add_argument(
+        "--duration", type=values.duration, metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)"
+    )
     look = parser.add_mutually_exclusive_group()
     look.add_argument("--once", action="store_true", help="read each target once, print the values, and store nothing")
     look.add_argument(
@@ -53,7 +55,15 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     output.add_format(parser)
     record.add_user_option(parser, "the store's owner; with --show nobody")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, as_part=as_part)
+
+
+def as_part(arguments: argparse.Namespace) -> None:
+    """Check what a part of `mburst run` requires. Raises UsageError."""
+    if not arguments.store:
+        raise UsageError("collect: no output", "use -o STORE, or --once or --show to print")
+    if arguments.format != "table":
+        raise UsageError("--json and --csv go with --once and --show")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,10 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         from . import collect_show
 
         return collect_show.show(config, arguments.duration or "10s", arguments.format, arguments.user)
-    if not arguments.store:
-        raise UsageError("collect: no output", "use -o STORE, or --once or --show to print")
-    if arguments.format != "table":
-        raise UsageError("--json and --csv go with --once and --show")
+    as_part(arguments)
     privileges.lower(arguments.store, arguments.user)
     return collect(config, arguments.store, arguments.duration)
 

@@ -22,7 +22,7 @@ from ..units import (
     parse_fraction,
     parse_size,
 )
-from . import record
+from . import record, values
 from .output import write_json_value
 
 if TYPE_CHECKING:
@@ -51,15 +51,22 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         ("bursts", 90, "bins and senders around bursts, for this long"),
         ("steps", 730, "one-second sums, for this long"),
     ):
-        what.add_argument(f"--{name}", metavar="TIME", default=f"{days}d", help=f"{help} (default: %(default)s)")
+        what.add_argument(
+            f"--{name}", type=values.duration, metavar="TIME", default=f"{days}d", help=f"{help} (default: %(default)s)"
+        )
     what.add_argument(
         "--threshold",
+        type=values.share,
         metavar="SHARE",
         default="25%",
         help="utilization from which on a bin may be a burst (default: 25%%)",
     )
-    what.add_argument("--size", metavar="BYTES", help="maximum size of the store, such as 20G (default: any size)")
-    parser.add_argument("--every", metavar="TIME", help="compact again each TIME, such as 1h, until Ctrl-C")
+    what.add_argument(
+        "--size", type=values.size, metavar="BYTES", help="maximum size of the store, such as 20G (default: any size)"
+    )
+    parser.add_argument(
+        "--every", type=values.duration, metavar="TIME", help="compact again each TIME, such as 1h, until Ctrl-C"
+    )
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     record.add_user_option(parser)
     parser.set_defaults(run=run, as_part=as_part)

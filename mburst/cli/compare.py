@@ -11,7 +11,7 @@ from ..api.comparing import Compared, ComparisonSide, compared, interval, side_o
 from ..errors import UsageError
 from ..messages import print_lines, print_message
 from ..units import format_duration, format_share, format_time
-from . import definition
+from . import definition, values
 from .output import write_json_value, write_table
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="latency measure to compare (default: application, if it is known)",
     )
     parser.add_argument(
-        "--slow", metavar="TIME", help="latency from which one of many answers is slow (default: the p99 of A)"
+        "--slow",
+        type=values.duration,
+        metavar="TIME",
+        help="latency from which one of many answers is slow (default: the p99 of A)",
     )
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="seed of the resampling (default: %(default)s)"

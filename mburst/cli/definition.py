@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ..api import options
+from . import values
 
 if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
@@ -15,33 +16,46 @@ if TYPE_CHECKING:
 def add_burst_options(parser: argparse.ArgumentParser) -> None:
     """Add --bin, --threshold, --release, --join, --min-duration and --link."""
     what = parser.add_argument_group("definition of a burst")
-    what.add_argument("--bin", metavar="TIME", help="bin width to use: the recorded one (default) or a multiple")
+    what.add_argument(
+        "--bin", type=values.duration, metavar="TIME", help="bin width to use: the recorded one (default) or a multiple"
+    )
     add_threshold_options(what)
-    what.add_argument("--link", metavar="RATE", help="line rate instead of the recorded one, such as 10G")
+    what.add_argument(
+        "--link", type=values.rate, metavar="RATE", help="line rate instead of the recorded one, such as 10G"
+    )
 
 
 def add_threshold_options(what: Any) -> None:
     """Add --threshold, --release, --join and --min-duration."""
     what.add_argument(
         "--threshold",
+        type=values.share,
         metavar="SHARE",
         help="a burst begins with a bin of at least this utilization, of line rate (default 0.5)",
     )
     what.add_argument(
         "--release",
+        type=values.share,
         metavar="SHARE",
         help="a burst continues while utilization is at least this (default: the threshold)",
     )
-    what.add_argument("--join", metavar="TIME", help="join busy periods over gaps up to this (default 5 bins)")
-    what.add_argument("--min-duration", metavar="TIME", help="leave out shorter bursts (default 1 bin)")
+    what.add_argument(
+        "--join", type=values.duration, metavar="TIME", help="join busy periods over gaps up to this (default 5 bins)"
+    )
+    what.add_argument(
+        "--min-duration", type=values.duration, metavar="TIME", help="leave out shorter bursts (default 1 bin)"
+    )
 
 
 def add_time_options(group: Any) -> None:
     """Add --since and --until."""
     group.add_argument(
-        "--since", metavar="TIME", help="start of the time: 24h (before the newest data) or 2026-11-20T14:03 (UTC)"
+        "--since",
+        type=values.since,
+        metavar="TIME",
+        help="start of the time: 24h (before the newest data) or 2026-11-20T14:03 (UTC)",
     )
-    group.add_argument("--until", metavar="TIME", help="end of the time, as for --since")
+    group.add_argument("--until", type=values.since, metavar="TIME", help="end of the time, as for --since")
 
 
 def definition_of(arguments: argparse.Namespace) -> BurstDefinition:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import MburstError, UsageError
 from ..process import privileges
 from ..units import NS_PER_S, format_duration, parse_duration
+from . import values
 
 if TYPE_CHECKING:
     from ..lab.demo.cases import DemoCase
@@ -33,7 +34,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("-o", "--output", metavar="DIR", default="demo", help="output folder (default: demo)")
     parser.add_argument("--simulate", action="store_true", help="simulate, even as root")
     parser.add_argument(
-        "--duration", metavar="TIME", default="20s", help="how long real packets are sent (default: %(default)s)"
+        "--duration",
+        type=values.duration,
+        metavar="TIME",
+        default="20s",
+        help="how long real packets are sent (default: %(default)s)",
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the random numbers (default: 1)")
     parser.set_defaults(run=run)

@@ -11,7 +11,7 @@ from ..api.options import duration_ns, span_of
 from ..errors import MburstError, UsageError
 from ..messages import print_lines, print_message
 from ..units import format_count, format_duration, format_time, whole
-from . import bursts, definition, inputs
+from . import bursts, definition, inputs, values
 
 if TYPE_CHECKING:
     from ..analysis.bursts.find import BurstDefinition
@@ -37,11 +37,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--burst", metavar="N", help="number of the burst, or last")
-    which.add_argument("--at", metavar="TIME", help="a time in the burst, such as 2026-11-20T14:03:05.25 (UTC)")
+    which.add_argument(
+        "--at", type=values.moment, metavar="TIME", help="a time in the burst, such as 2026-11-20T14:03:05.25 (UTC)"
+    )
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="output file, such as burst.pcapng")
     parser.add_argument(
         "--around",
         default="50ms",
+        type=values.duration,
         metavar="TIME",
         help="also the packets of this time before and after the burst (default: %(default)s)",
     )

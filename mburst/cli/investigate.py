@@ -13,7 +13,7 @@ from .. import temporary
 from ..api.investigating import Investigation, investigated
 from ..errors import UsageError
 from ..messages import print_lines
-from . import definition, output
+from . import definition, output, values
 
 if TYPE_CHECKING:
     from ..analysis.answers.investigate import InvestigationResult
@@ -58,6 +58,7 @@ def add_scope(parser: argparse.ArgumentParser, link_option: str) -> None:
     )
     scope.add_argument(
         "--tail",
+        type=values.duration,
         metavar="TIME",
         help="a probe is late if it exceeds the median by this time and by the factor (default by the "
         "speed of the recorded link: 1ms at 1 Gb/s, 200us at 25 Gb/s, 100us at 100 Gb/s)",

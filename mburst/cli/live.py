@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import temporary
+from ..api import recording
 from ..errors import MburstError, UsageError
 from ..names import shown
 from ..process import privileges
@@ -51,18 +52,18 @@ def add_parser(verbs: Any) -> None:
     )
     serving.add_options(web, "instead of a random one at each start, which is part of the printed address")
     definition.add_threshold_options(parser.add_argument_group("definition of a burst"))
-    recording = parser.add_argument_group(
+    recorded = parser.add_argument_group(
         "recording (for a store: --rack selects the shown rack, --link is taken as line rate, and "
         "bursts are detected in bins of --bin)"
     )
-    recording.add_argument(
+    recorded.add_argument(
         "-o",
         "--store",
         metavar="STORE",
         help="keep the recording of an interface in this store; without an interface, show what others record into it; "
         "made if it does not exist",
     )
-    record.add_recording_options(recording, BIN_OF_EITHER)
+    record.add_recording_options(recorded, BIN_OF_EITHER)
     record.add_live_options(parser)
     record.add_user_option(parser)
     parser.set_defaults(run=run, bin=None, rack=None, as_part=as_part)
@@ -75,15 +76,41 @@ def as_part(arguments: argparse.Namespace) -> None:
             "no token-file: what a part prints is logged, and a token must not be in a log",
             'write token-file = "FILE", or open = true to disable the token',
         )
+    check(arguments)
+    where_of(arguments)
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for options that are invalid together, or for what is shown."""
+    if is_of_interface(arguments):
+        recorded_definition(arguments)
+        recording.check(**record.given(recorded_options(arguments)))
+        return
+    if arguments.inputs:
+        check_store_options(arguments, Path(arguments.inputs[0]))
+    elif not arguments.store:
+        raise UsageError("live: no input", "name a store, or an interface to record")
+    elif arguments.duration:
+        raise UsageError("--duration is for an interface, and none is named")
+    definition.definition_of(arguments)
+
+
+def is_of_interface(arguments: argparse.Namespace) -> bool:
+    """Whether an interface is shown, and not a store."""
+    return bool(arguments.inputs) and not Path(arguments.inputs[0]).is_dir()
+
+
+def where_of(arguments: argparse.Namespace) -> ListenAddress:
+    """Returns the address to listen on. Raises MburstError."""
+    from ..services.live import PORT
+
+    return serving.where_of(arguments, PORT)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..services.live import PORT
-
-    where = serving.where_of(arguments, PORT)
-    if arguments.inputs and not Path(arguments.inputs[0]).is_dir():
-        return _record(arguments, where)
-    return _serve(arguments, where)
+    check(arguments)
+    where = where_of(arguments)
+    return _record(arguments, where) if is_of_interface(arguments) else _serve(arguments, where)
 
 
 def _say(service: LiveService, what: str) -> None:
@@ -119,18 +146,20 @@ def _opened(arguments: argparse.Namespace) -> Iterator[StoreFolder]:
 
     if arguments.inputs:
         folder = Path(arguments.inputs[0])
-        check_store_options(arguments, folder)
         privileges.lower(folder, arguments.user)
         yield StoreFolder.open(folder)
         return
-    if not arguments.store:
-        raise UsageError("live: no input", "name a store, or an interface to record")
-    if arguments.duration:
-        raise UsageError("--duration is for an interface, and none is named")
     privileges.lower(arguments.store, arguments.user)
     serving.name_new_store(arguments.store)
     with StoreFolder.created(arguments.store) as store:
         yield store
+
+
+def recorded_options(arguments: argparse.Namespace) -> argparse.Namespace:
+    """Returns the options with the defaults of a recording."""
+    return argparse.Namespace(
+        **{**vars(arguments), "bin": arguments.bin or record.DEFAULT_BIN, "rack": arguments.rack or "unknown"}
+    )
 
 
 def interface_recordings(arguments: argparse.Namespace) -> list[RecordSettings]:
@@ -144,11 +173,7 @@ def interface_recordings(arguments: argparse.Namespace) -> list[RecordSettings]:
     )
     if arguments.backend == "auto" and not inputs.is_interface(name):
         raise neither
-    recordings = record.recordings_of(
-        argparse.Namespace(
-            **{**vars(arguments), "bin": arguments.bin or record.DEFAULT_BIN, "rack": arguments.rack or "unknown"}
-        )
-    )
+    recordings = record.recordings_of(recorded_options(arguments))
     if not is_live(recordings[0]):
         raise neither
     return recordings

@@ -14,7 +14,7 @@ from ..errors import UsageError
 from ..names import shown
 from ..process import privileges
 from ..process.stopping import stopping
-from . import definition, record, serving
+from . import definition, record, serving, values
 
 if TYPE_CHECKING:
     from ..web.address import ListenAddress
@@ -41,6 +41,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     serving.add_options(parser, "as a Bearer token (none is required on this machine without this option)")
     parser.add_argument(
         "--since",
+        type=values.since,
         metavar="TIME",
         help="start of the counters: 24h (before the newest data) or 2026-11-20T14:03 (default: now)",
     )
@@ -52,7 +53,13 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     definition.add_burst_options(parser)
     record.add_user_option(parser)
-    parser.set_defaults(run=run, until=None, rack=None)
+    parser.set_defaults(run=run, as_part=as_part, until=None, rack=None)
+
+
+def as_part(arguments: argparse.Namespace) -> None:
+    """Check what a part of `mburst run` requires. Raises UsageError."""
+    definition.definition_of(arguments)
+    where_of(arguments)
 
 
 def run(arguments: argparse.Namespace) -> int:

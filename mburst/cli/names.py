@@ -14,7 +14,7 @@ from ..messages import print_lines, print_message, report_lines
 from ..process import privileges
 from ..process.stopping import until_stopped
 from ..units import NS_PER_MINUTE, NS_PER_S, format_count, format_time, parse_duration, whole
-from . import definition, output, record
+from . import definition, output, record, values
 
 if TYPE_CHECKING:
     from ..api.naming import DnsLimits, NamesImported
@@ -35,12 +35,23 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     parser.add_argument("sources", metavar="SOURCE", nargs="*", help="a file, -, hosts, dns or recorded")
     parser.add_argument("--remove", metavar="ORIGIN", help="end the names of a source, as the list calls it")
-    parser.add_argument("--every", metavar="TIME", help="read the sources again each TIME, such as 1h, until Ctrl-C")
+    parser.add_argument(
+        "--every",
+        type=values.duration,
+        metavar="TIME",
+        help="read the sources again each TIME, such as 1h, until Ctrl-C",
+    )
     output.add_format(parser)
     asked = parser.add_argument_group("reverse DNS: needs the extra `names`")
     asked.add_argument("--server", metavar="ADDRESS", default="", help="DNS server, with its port if that is not 53")
     asked.add_argument("--most", metavar="N", default="1000", help="senders to look up (default: %(default)s)")
-    asked.add_argument("--timeout", metavar="TIME", default="10s", help="longest wait for all (default: %(default)s)")
+    asked.add_argument(
+        "--timeout",
+        type=values.duration,
+        metavar="TIME",
+        default="10s",
+        help="longest wait for all (default: %(default)s)",
+    )
     definition.add_time_options(asked)
     record.add_user_option(parser)
     parser.set_defaults(run=run, as_part=as_part, rack=None)  # span_of: of all racks

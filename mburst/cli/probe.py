@@ -16,7 +16,7 @@ from ..errors import MburstError, UsageError
 from ..messages import clear_progress, print_lines, print_message
 from ..process import privileges
 from ..units import NS_PER_MINUTE, parse_duration, whole
-from . import output, record
+from . import output, record, values
 from .probe_words import ProbeLine, described
 
 if TYPE_CHECKING:
@@ -60,11 +60,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         default="poisson",
         help="poisson: random, so that no rhythm is missed; fixed: evenly spaced (default: %(default)s)",
     )
-    when.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
+    when.add_argument(
+        "--duration", type=values.duration, metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)"
+    )
     when.add_argument("--count", type=int, metavar="N", help="number of probes to each host")
     when.add_argument(
         "--timeout",
         default="2s",
+        type=values.duration,
         metavar="TIME",
         help="a probe without an answer by then is lost (default: %(default)s)",
     )
@@ -91,7 +94,17 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     how.add_argument("-6", dest="family", action="store_const", const=socket.AF_INET6, help="IPv6 only")
     how.add_argument("--host", help="name of this end in the store (default: the host's name)")
     record.add_user_option(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, as_part=as_part)
+
+
+def as_part(arguments: argparse.Namespace) -> None:
+    """Check what a part of `mburst run` requires. Raises UsageError."""
+    from ..telemetry.probe.stamp import DEFAULT_PORT
+    from ..telemetry.probe.targets import host_of
+
+    planned(arguments)
+    for text in arguments.targets:
+        host_of(text, DEFAULT_PORT)
 
 
 def run(arguments: argparse.Namespace) -> int:

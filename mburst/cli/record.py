@@ -15,7 +15,7 @@ from ..names import shown
 from ..process import privileges
 from ..services.record.backends import Backend, Direction, Hook, Sources, Stamps
 from ..units import SIZES, format_bytes, format_count, format_duration, format_rate, format_share
-from . import inputs
+from . import inputs, values
 
 if TYPE_CHECKING:
     from ..services.record.recorder import RecordResult
@@ -41,7 +41,13 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print the rows of `recordings`, one per line")
     add_live_options(parser)
     add_user_option(parser)
-    parser.set_defaults(run=run, as_part=inputs.check_given)
+    parser.set_defaults(run=run, as_part=as_part)
+
+
+def as_part(arguments: argparse.Namespace) -> None:
+    """Check what a part of `mburst run` requires. Raises UsageError."""
+    inputs.check_given(arguments)
+    recording.check(**given(arguments))
 
 
 def add_recording_options(parser: argparse.ArgumentParser, default_bin: str = DEFAULT_BIN) -> None:
@@ -64,6 +70,7 @@ def add_bin_options(parser: argparse.ArgumentParser, default_bin: str) -> None:
     """Add the options for the bins, and for the speed of the link that they are compared with."""
     parser.add_argument(
         "--link",
+        type=values.rates,
         metavar="RATE",
         help="speed of the link in one direction, such as 1G; for several interfaces the speed of "
         "each, or eth0=1G,eth1=10G",
@@ -71,11 +78,16 @@ def add_bin_options(parser: argparse.ArgumentParser, default_bin: str) -> None:
     parser.add_argument(
         "--bin",
         default=DEFAULT_BIN,
+        type=values.duration,
         metavar="WIDTH",
         help=f"bin width, 10us to 1s, above 10ms one that divides 1s (default: {default_bin})",
     )
     parser.add_argument(
-        "--source-bin", default="1ms", metavar="WIDTH", help="bin in which senders are counted (default: %(default)s)"
+        "--source-bin",
+        default="1ms",
+        type=values.duration,
+        metavar="WIDTH",
+        help="bin in which senders are counted (default: %(default)s)",
     )
 
 
@@ -120,6 +132,7 @@ def add_sender_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sources-above",
+        type=values.share,
         metavar="SHARE",
         help="share of line rate from which on a bin is busy, such as 10%% (default: 10%%)",
     )
@@ -130,6 +143,7 @@ def add_frame_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reorder-window",
         default="2ms",
+        type=values.duration,
         metavar="TIME",
         help="how far out of order packets may be; others are in no bin (default: %(default)s)",
     )
@@ -161,7 +175,9 @@ def add_user_option(parser: argparse.ArgumentParser, default: str = "the store's
 def add_live_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that apply to interfaces only."""
     live = parser.add_argument_group("from an interface")
-    live.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
+    live.add_argument(
+        "--duration", type=values.duration, metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)"
+    )
     live.add_argument(
         "--backend",
         choices=get_args(Backend),
@@ -190,7 +206,9 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
         "by SIGTERM; the next recorder with --pin continues from there; Ctrl-C and --duration end "
         "the counting",
     )
-    live.add_argument("--ring", metavar="SIZE", help=f"kernel buffer of each ring, such as {SIZES}; default: 64MiB")
+    live.add_argument(
+        "--ring", type=values.size, metavar="SIZE", help=f"kernel buffer of each ring, such as {SIZES}; default: 64MiB"
+    )
     live.add_argument(
         "--snaplen", type=int, default=0, metavar="BYTES", help="captured bytes of each frame (default: 128)"
     )
@@ -198,12 +216,14 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
     live.add_argument("--cluster", type=int, default=0, metavar="ID", help="PF_RING cluster id for sharing the load")
     live.add_argument(
         "--keep-packets",
+        type=values.size,
         metavar="SIZE",
         help="keep the captured bytes of the last packets on the disk, in a ring of files of this size "
         "in all, such as 2G, for `mburst extract` (default: keep none)",
     )
     live.add_argument(
         "--reserve",
+        type=values.size,
         metavar="BYTES",
         help="free bytes of the disk below which senders are summed up as `other`, so that bins go on; "
         "below one and a half times this value, no packets are kept (default: 1G, or 5%% of the "
@@ -221,8 +241,13 @@ def recordings_of(arguments: argparse.Namespace) -> list[RecordSettings]:
     """Returns the recordings that the options ask for: one of all files, or one of each interface. The default of
     --host is this host for interfaces. Raises UsageError."""
     files, expression = inputs.inputs_of(arguments)
-    given = {name: value for name, value in vars(arguments).items() if name in asked.RecordOptions.__optional_keys__}
-    return recording.recordings_of(files, expression, **{**given, "promiscuous": not arguments.no_promiscuous})
+    return recording.recordings_of(files, expression, **given(arguments))
+
+
+def given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the options of a recording by their names in Python."""
+    named = {name: value for name, value in vars(arguments).items() if name in asked.RecordOptions.__optional_keys__}
+    return {**named, "promiscuous": not arguments.no_promiscuous}
 
 
 def run(arguments: argparse.Namespace) -> int:

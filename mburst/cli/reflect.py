@@ -12,7 +12,7 @@ from ..process import privileges
 from ..process.stopping import stopping
 from ..telemetry.probe.admission import CONNECTIONS, PEER_RATE, RATE, Admission
 from ..units import format_bytes, format_count, parse_duration, whole
-from . import record
+from . import record, values
 
 DESCRIPTION = """Answer probes until Ctrl-C: UDP in the format of STAMP (RFC 8762, unauthenticated; TWAMP Light senders
 are answered, too), and TCP echo, on the same port. Needs no special rights."""
@@ -68,9 +68,24 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "requests get answers longer than themselves",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the delays; the same seed gives the same delays")
-    parser.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
+    parser.add_argument(
+        "--duration", type=values.duration, metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)"
+    )
     record.add_user_option(parser, "nobody")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, as_part=as_part)
+
+
+def as_part(arguments: argparse.Namespace) -> None:
+    """Check what a part of `mburst run` requires. Raises UsageError."""
+    from ..telemetry.probe import delays
+    from ..telemetry.probe.stamp import DEFAULT_PORT
+    from ..telemetry.probe.targets import split
+
+    admission(arguments)
+    for text in arguments.listen:
+        split(text, DEFAULT_PORT)
+    if arguments.delay:
+        delays.parse(arguments.delay, arguments.seed)
 
 
 def run(arguments: argparse.Namespace) -> int:

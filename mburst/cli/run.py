@@ -51,11 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
     for warning in config.environment.warnings:
         print_message(warning)
     parts = chosen(config, arguments.only)
+    if not parts:
+        raise UsageError(f"{path}: nothing to run", "it has no part such as [record] or [[report]]")
     if arguments.check:
         check(config, parts)
         return 0
-    if not parts:
-        raise UsageError(f"{path}: nothing to run", "it has no part such as [record] or [[report]]")
     from ..agent.supervise import Reading, Supervisor
 
     def reread() -> Reading:

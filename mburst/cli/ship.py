@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from ..errors import Interrupted, MburstError, UsageError
 from ..fleet import DETECTED, LEVELS
+from ..fleet.target import check_address
 from ..messages import clear_progress, print_lines, print_message, print_progress, report_lines
 from ..process import privileges
 from ..process.stopping import until_stopped
 from ..units import NS_PER_S, format_bytes, format_count, format_time, parse_duration
-from . import definition, record
+from . import definition, record, values
 from .output import write_json_value
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         metavar="NAMES",
         help="only these tables, such as bins,sources; recordings is always shipped (default: all)",
     )
-    parser.add_argument("--every", metavar="TIME", help="ship again each TIME, such as 1h, until Ctrl-C")
+    parser.add_argument(
+        "--every", type=values.duration, metavar="TIME", help="ship again each TIME, such as 1h, until Ctrl-C"
+    )
     parser.add_argument(
         "--host", help="host of files without a host: probes, switches (default: the only host of the store)"
     )
@@ -75,6 +78,7 @@ def as_part(arguments: argparse.Namespace) -> None:
     if not arguments.every:
         raise UsageError("no every: the part would ship once and end", 'write every = "1h"')
     settings_of(arguments)
+    check_address(arguments.target)
 
 
 def settings_of(arguments: argparse.Namespace) -> ShipSettings:

@@ -15,7 +15,7 @@ from ..errors import MburstError, UsageError
 from ..process import privileges
 from ..process.stopping import stopping
 from ..units import format_count, parse_rate
-from . import record
+from . import record, values
 
 if TYPE_CHECKING:
     from ..gnmi_target.server import Endpoint
@@ -42,7 +42,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         metavar="ADDRESS:PORT",
         help="address to listen on, or unix:PATH; port 0 is any free port (default: %(default)s)",
     )
-    parser.add_argument("--link", metavar="RATE", help="speed of the ports, if their drivers do not know it")
+    parser.add_argument(
+        "--link", type=values.rate, metavar="RATE", help="speed of the ports, if their drivers do not know it"
+    )
     parser.add_argument(
         "--ethers",
         metavar="FILE",

@@ -10,6 +10,7 @@ from ..api import options
 from ..api.investigating import WhatIf, changes_of, predicted
 from ..messages import print_lines
 from ..units import SIZES
+from . import values
 from .investigate import add_scope, asked_for
 from .output import write, write_json_value
 
@@ -27,17 +28,23 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("what-if", help="predict the effect of a change on the tail", description=DESCRIPTION)
     add_scope(parser, "--recorded-link")
     change = parser.add_argument_group("what to change")
-    change.add_argument("--link", metavar="RATE", help="speed of the link of the port, such as 10G")
+    change.add_argument("--link", type=values.rate, metavar="RATE", help="speed of the link of the port, such as 10G")
     change.add_argument(
         "--priority", action="store_true", help="the class of the probes has strict priority, or a separate link"
     )
     change.add_argument(
-        "--stagger", metavar="TIME", help="senders begin one after the other over this time, such as 5ms"
+        "--stagger",
+        type=values.duration,
+        metavar="TIME",
+        help="senders begin one after the other over this time, such as 5ms",
     )
     change.add_argument("--fan-in", type=int, metavar="N", help="at most N senders at once")
-    change.add_argument("--buffer", metavar="SIZE", help=f"the port's buffer, such as {SIZES}")
+    change.add_argument("--buffer", type=values.size, metavar="SIZE", help=f"the port's buffer, such as {SIZES}")
     parser.add_argument(
-        "--recorded-link", metavar="RATE", help="speed of the recorded link, if the store does not have it"
+        "--recorded-link",
+        type=values.rate,
+        metavar="RATE",
+        help="speed of the recorded link, if the store does not have it",
     )
     parser.add_argument("--json", action="store_true", help="print the predictions as JSON")
     parser.set_defaults(run=run)

@@ -112,20 +112,22 @@ def open_target(address: str | os.PathLike[str]) -> FleetTarget:
     is created by the first object. Raises UsageError for an invalid address (without the address if it may contain a
     secret), and MburstError if a library is missing."""
     text = os.fspath(address)
-    if not text:
-        raise UsageError("an empty name of a target", EXAMPLES)
+    check_address(text)
     if not files.is_address(text):
         from .folder import FolderTarget
 
         return FolderTarget(Path(text))
-    _check(text)
     from .bucket import BucketTarget
 
     return BucketTarget(text)
 
 
-def _check(address: str) -> None:
-    """Raise UsageError unless ADDRESS is that of a bucket."""
+def check_address(address: str) -> None:
+    """Raise UsageError unless ADDRESS is that of a bucket or a folder."""
+    if not address:
+        raise UsageError("an empty name of a target", EXAMPLES)
+    if not files.is_address(address):
+        return
     try:
         parts = urlsplit(address)
     except ValueError:

@@ -58,7 +58,8 @@ def split(listen: str, port: int) -> tuple[str, int]:
         host, number = listen, str(port)
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
-    if whole(number, most=65535) is None or (bracketed != (":" in host)) or not host.isprintable() or " " in host:
+    is_host = host.isprintable() and " " not in host and not host.isdigit()  # 9620 would be 0.0.37.148
+    if whole(number, most=65535) is None or (bracketed != (":" in host)) or not is_host:
         raise UsageError(f"invalid address {listen!r}", _EXAMPLE.format(port))
     return host or "0.0.0.0", int(number)
 

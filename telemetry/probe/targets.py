@@ -40,12 +40,18 @@ def split(text: str, default_port: int) -> tuple[str, int]:
     return host, number
 
 
-def resolve(text: str, default_port: int, kind: socket.SocketKind, family: socket.AddressFamily) -> ProbeTarget:
-    """Returns the target of `text`, at the first of its addresses. Its name is as written, without the default port.
-    Raises UsageError for text that cannot be a host, and MburstError if the name does not resolve."""
+def host_of(text: str, default_port: int) -> tuple[str, int]:
+    """Returns host and port of a target. Raises UsageError."""
     host, port = split(text, default_port)
     if not host:
         raise UsageError(f"missing host in {text!r}")
+    return host, port
+
+
+def resolve(text: str, default_port: int, kind: socket.SocketKind, family: socket.AddressFamily) -> ProbeTarget:
+    """Returns the target of `text`, at the first of its addresses. Its name is as written, without the default port.
+    Raises UsageError for text that cannot be a host, and MburstError if the name does not resolve."""
+    host, port = host_of(text, default_port)
     try:
         found = socket.getaddrinfo(host, port, family, kind)
     except (socket.gaierror, UnicodeError) as error:

@@ -16,7 +16,7 @@ from places import ROOT
 from mburst.agent.config import NAMED, PARTS, load
 from mburst.agent.delivery.kinds import KINDS
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.cli import VERBS
+from mburst.cli import VERBS, build_parser
 from mburst.cli.definition import add_burst_options, definition_of
 from mburst.errors import MburstError, UsageError
 
@@ -123,6 +123,36 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
         (BASE + '[record]\ninputs = "lo"\nlnk = "1G"\n', "[record] has no key 'lnk' (valid are backend, bin,"),
         (BASE + "[record]\n", "[record]: nothing to record"),
         (BASE + '[record]\ninputs = "lo"\nbackend = "magic"\n', "invalid choice: 'magic'"),
+        (BASE + '[record]\ninputs = "lo"\nlink = "fast"\n', "[record]: argument --link: invalid link speed 'fast'"),
+        (BASE + '[record]\ninputs = "no"\nlink = "a=1G,b=x"\n', "[record]: argument --link: invalid link speed 'x'"),
+        (BASE + '[record]\ninputs = "no"\nbin = "0us"\n', "[record]: --bin of 0us is not between 10us and 1s"),
+        (BASE + '[record]\ninputs = "no"\nduration = "5"\n', "[record]: argument --duration: invalid duration '5'"),
+        (BASE + '[record]\ninputs = "no"\nlocal = "here"\n', "[record]: invalid IP or MAC address 'here'"),
+        (BASE + '[record]\ninputs = "no"\nsources-above = 2\n', "[record]: invalid --sources-above 2"),
+        (BASE + '[record]\ninputs = "no"\nthreads = 0\n', "[record]: --threads must be at least 1, not 0"),
+        (BASE + '[record]\ninputs = "no"\nsplit-merged = true\n', "[record]: --split-merged needs the link speed"),
+        (BASE + '[[record]]\ninputs = "lo"\n' * 2, "[[record]] number 2 repeats another one (remove it)"),
+        (BASE + "[metrics]\nthreshold = 50\n", "[metrics]: argument --threshold: invalid share of line rate '50'"),
+        (BASE + '[metrics]\nrelease = "80%"\n', "[metrics]: release 0.8 must be above 0 and at most the threshold"),
+        (BASE + '[metrics]\nlisten = "9620"\n', "[metrics]: invalid address '9620' (examples: 127.0.0.1:9620,"),
+        (
+            BASE + '[metrics]\nlisten = ":9620"\n',
+            "[metrics]: 0.0.0.0 is reached from other machines: give --token-file",
+        ),
+        (BASE + '[live]\nopen = true\nlink = "eth0=1G"\n', "[live]: invalid link speed 'eth0=1G'"),
+        (BASE + '[live]\nopen = true\ninputs = "no"\nbin = "1us"\n', "[live]: --bin of 1us is not between"),
+        ("[live]\nopen = true\n", "[live]: live: no input (name a store,"),
+        ('[probe]\ntargets = "a"\nrate = 0\n', "[probe]: --rate 0: not a rate from one an hour"),
+        ('[probe]\ntargets = "a:b"\n', "[probe]: invalid port 'b' in 'a:b'"),
+        ('[reflect]\nlisten = "a:b"\n', "[reflect]: invalid port 'b' in 'a:b'"),
+        ('[reflect]\nlimit = "x"\n', "[reflect]: --limit x: not a rate"),
+        ('[reflect]\ndelay = "long"\n', "[reflect]: invalid delay 'long'"),
+        ('[collect]\nconfig = "gnmi.yaml"\n', "[collect]: collect: no output"),
+        (BASE + '[ship]\nevery = "1h"\ntarget = "ftp://x/y"\n', "[ship]: invalid target: unknown kind 'ftp'"),
+        (BASE + '[names]\nevery = "1h"\nsources = "dns"\nsince = "x"\n', "[names]: argument --since: invalid time"),
+        ("store = 5\n[metrics]\n", "store of the file must be a text (in quotes)"),
+        (BASE + "[metrics]\ntoken-file = 5\n", "token-file of [metrics] must be a text (in quotes)"),
+        (BASE + '[[report]]\nname = "a"\noutput = 5\n', "output of [[report]] a must be a text (in quotes)"),
         (BASE + '[record]\ninputs = "lo"\nsplit-merged = 1\n', "split-merged of [record] must be true or false"),
         (BASE + '[record]\ninputs = "lo"\nlink = [[1]]\n', "link of [record] must be a text or a number"),
         (BASE + '[[record]]\nname = "x"\ninputs = "lo"\n' * 2, "duplicate part name 'record x'"),
@@ -169,6 +199,24 @@ def test_errors_are_reported(read, text, message):
     with pytest.raises(UsageError) as caught:
         read(text)
     assert message in f"{caught.value} ({caught.value.hint})" and "\n" not in str(caught.value)
+
+
+def test_what_this_machine_lacks_is_no_error_of_the_file(read):
+    """At the start of a machine, an interface may not be there yet: the part is restarted until it is."""
+    config = read(
+        BASE + '[record]\ninputs = ["no0", "no1"]\nlink = "no0=1G,no1=10G"\nkeep-packets = "2G"\nduration = "1m"\n'
+        '[metrics]\nlisten = "no.invalid:9620"\ntoken-file = "absent"\n[probe]\ntargets = "no.invalid"\n'
+        '[reflect]\nlisten = "no.invalid"\ndelay = "file:absent.csv"\n'
+    )
+    assert [part.name for part in config.parts] == ["record", "probe", "reflect", "metrics"]
+
+
+def test_every_part_has_a_check_of_its_options():
+    assert {
+        verb
+        for verb in PARTS
+        if not build_parser(verb)._subparsers._group_actions[0].choices[verb]._defaults["as_part"]
+    } == set()
 
 
 def test_a_missing_file_is_reported(tmp_path):
@@ -300,5 +348,8 @@ def test_init_check_and_only(tmp_path):
     assert again.returncode == 1 and "file exists" in again.stderr
     checked = mburst("run", "--check", cwd=tmp_path)
     assert checked.returncode == 0 and checked.stdout.startswith("record: mburst record --store=/var/lib/mburst/store")
+    (tmp_path / "empty.toml").touch()
+    empty = mburst("run", "--check", "empty.toml", cwd=tmp_path)
+    assert empty.returncode == 2 and "empty.toml: nothing to run" in empty.stderr and not empty.stdout
     wrong = mburst("run", "--check", "--only", "metrics", cwd=tmp_path)
     assert wrong.returncode == 2 and "unknown part 'metrics' (there are record)" in wrong.stderr

@@ -168,9 +168,9 @@ def test_a_part_that_rejects_its_arguments_ends_alone(tmp_path):
     """No check of the file can detect this error. The other parts run on until they are ended."""
     store = tmp_path / "store"
     (tmp_path / "mburst.toml").write_text(
-        f'store = "{store}"\n[[metrics]]\nname = "good"\nlisten = "127.0.0.1:0"\n'
-        '[[metrics]]\nname = "bad"\nlisten = "127.0.0.1:zero"\n'
+        f'store = "{store}"\n[metrics]\nlisten = "127.0.0.1:0"\n[record]\ninputs = "file"\nduration = "1m"\n'
     )
+    (tmp_path / "file").touch()  # an interface of that name would be recorded
     StoreFolder.create(store)
     with (tmp_path / "log").open("w") as file:
         process = subprocess.Popen([*MBURST, "run"], cwd=tmp_path, stdout=file, stderr=subprocess.STDOUT)
@@ -179,16 +179,16 @@ def test_a_part_that_rejects_its_arguments_ends_alone(tmp_path):
         return (tmp_path / "log").read_text()
 
     try:
-        wait_for(lambda: "metrics good: metrics of" in log() and "is not restarted" in log(), "both")
-        assert "metrics bad: mburst: invalid address '127.0.0.1:zero'" in log()
-        assert "mburst: metrics bad ended (2) and is not restarted; the other parts continue" in log()
+        wait_for(lambda: "metrics: metrics of" in log() and "is not restarted" in log(), "both")
+        assert "record: mburst: --duration is for interfaces, and file is not one" in log()
+        assert "mburst: record ended (2) and is not restarted; the other parts continue" in log()
         assert [verb_of(pid) for pid in children(process.pid)] == ["metrics"] and process.poll() is None
         process.terminate()
         assert process.wait(60) == 2
     finally:
         process.kill()
         process.wait()
-    assert log().count("metrics bad:") == 1 and "restarting" not in log()
+    assert log().count("record:") == 1 and "restarting" not in log()
 
 
 def test_the_supervisor_ends_when_all_parts_reject_their_arguments(tmp_path, capfd):
@@ -367,6 +367,8 @@ def test_a_reload_restarts_only_changed_parts(tmp_path):
         write(metrics("same"), metrics("changed", 'link = "25G"\n'))
         (tmp_path / "mburst.toml").write_text("nonsense")
         reload("mburst: not reloaded, all parts continue: mburst.toml: invalid TOML")
+        write(metrics("same", 'link = "fast"\n'))
+        reload("mburst: not reloaded, all parts continue: mburst.toml: [metrics]: argument --link: invalid link speed")
         token.write_text("b" * 32)
         write(metrics("same"), metrics("changed", 'since = "1h"\n'), metrics("new"), metrics("secret", secret))
         reload("mburst: reloaded: ended metrics gone; restarted metrics changed, metrics secret; started metrics new\n")

@@ -10,6 +10,7 @@ import pytest
 from verb_parsers import parsers
 
 from mburst import files
+from mburst.__main__ import main
 from mburst.cli import LOCAL, PLACES, WRITTEN, build_parser
 from mburst.cli.compare import choice
 from mburst.cli.inputs import inputs_of
@@ -195,3 +196,11 @@ def test_names_with_a_colon_are_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a:b", "C:/store", str(tmp_path / "s3:" / "x")):
         assert StoreFolder.create(name).path == Path(name)
+
+
+@pytest.mark.parametrize(("words", "known"), [([], "record"), (["fleet"], "detect")])
+def test_a_call_without_a_verb_lists_the_verbs(words, known, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2 and not out and f"\n    {known} " in err

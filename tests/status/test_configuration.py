@@ -255,7 +255,7 @@ def test_metrics_read_files_that_replaced_those_of_the_start(tmp_path: Path) -> 
             return lines
 
         assert {"mburst_status_errors 0.0", 'mburst_part_running{part="metrics"} 0.0'} <= set(scraped())
-        turn(f'{text}\n[reflect]\nlisten = "127.0.0.1:0"')
+        turn(f'{text}\n[reflect]\nlisten = "127.0.0.1:8620"')
         assert {"mburst_status_errors 0.0", 'mburst_part_running{part="reflect"} 0.0'} <= set(scraped())
         (tmp_path / "made" / "reports").mkdir(parents=True)
         with DeliveryLedger(tmp_path / "made" / "reports" / DeliveryLedger.NAME) as ledger:

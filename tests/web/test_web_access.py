@@ -229,7 +229,11 @@ def test_a_part_of_mburst_run_does_not_print_its_token(tmp_path, capsys):
     path.write_text('store = "st"\n[live]\n')
     assert main(["run", "--check", str(path)]) == 2
     assert "token-file" in capsys.readouterr().err
-    path.write_text('store = "st"\n[live]\nopen = true\n[metrics]\nlisten = "0.0.0.0:1"\n')
+    text = 'store = "st"\n[live]\nopen = true\n[metrics]\nlisten = "0.0.0.0:1"\n'
+    path.write_text(text)
+    assert main(["run", "--check", str(path)]) == 2
+    assert "[metrics]: 0.0.0.0 is reached from other machines: give --token-file FILE" in capsys.readouterr().err
+    path.write_text(text + "open = true\n")
     assert main(["run", "--check", str(path)]) == 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...process import privileges
@@ -10,6 +12,14 @@ from .recording import RecordSettings, own_addresses
 
 if TYPE_CHECKING:
     from ...capture import Capture
+
+
+def check(recording: RecordSettings) -> None:
+    """Raise ValueError if the engine refuses the options of RECORDING for every input."""
+    nothing = replace(
+        recording, targets=[os.devnull], backend="file", filter="", live=replace(recording.live, pin=False)
+    )
+    open_capture(nothing, {}).close()
 
 
 def open_capture(recording: RecordSettings, keeping: dict[str, Any]) -> Capture:
