@@ -16,11 +16,13 @@ from ..sql import disk
 from ..sql.format.filenames import SHIPPED
 from ..sql.shipped import ledger_text, read_ledger
 
+WHOLE = "whole"  # among the keys of a receipt: none was forgotten
+
 
 class ShipLedger:
     """The ledger of the store at STORE for the target TARGET. It maps each receipt to the keys of its files, once each
-    of these files that the store has was found at the target with equal content. `is_new`: nothing was ever shipped
-    there."""
+    of these files that the store has was found at the target with equal content; with the key of the receipt before it,
+    and WHOLE, if all rows are shipped. `is_new`: nothing was ever shipped there."""
 
     def __init__(self, store: Path, target: str) -> None:
         name = hashlib.sha256(target.encode(errors="surrogateescape")).hexdigest()[:16]
@@ -32,13 +34,20 @@ class ShipLedger:
         """Note that the files KEYS of a receipt have arrived."""
         self.receipts[receipt] = set(keys)
 
-    def keep(self, receipts: Collection[str], keys: Collection[str], below: str) -> None:
-        """Forget the receipts below the prefix BELOW that are not among RECEIPTS, and files that are not among KEYS."""
-        for name in [name for name in self.receipts if name.startswith(below)]:
-            if name in receipts:
-                self.receipts[name].intersection_update(keys)
-            else:
-                del self.receipts[name]
+    def keep(self, receipts: Collection[str], keys: Collection[str], below: str) -> dict[str, set[str]]:
+        """Forget files that are not among KEYS, of the receipts below the prefix BELOW. Returns those of these receipts
+        that are not among RECEIPTS."""
+        below_it = {name: noted for name, noted in self.receipts.items() if name.startswith(below)}
+        held = {WHOLE, *keys, *receipts, *below_it}
+        for noted in below_it.values():
+            if not noted <= held:
+                noted.intersection_update(held - {WHOLE})
+        return {name: noted for name, noted in below_it.items() if name not in receipts}
+
+    def forget(self, receipts: Collection[str]) -> None:
+        """Forget receipts."""
+        for name in receipts:
+            del self.receipts[name]
 
     def write(self) -> None:
         """Write the ledger. If that fails, more is compared the next time."""

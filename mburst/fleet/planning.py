@@ -24,6 +24,7 @@ from .receipts import (
     list_receipts,
     newest_receipt,
     read_receipt,
+    removed_receipts,
 )
 from .results import PartitionName, list_records, sound_record
 from .target import FleetTarget
@@ -99,6 +100,9 @@ class _Shipped:
             receipts = [receipt for receipt in pool.map(read, wanted) if receipt is not None]
         receipts.sort(key=lambda receipt: receipt.written_ns)
         self.files = files_of(receipts, differ)
+        for name, host in removed_receipts(receipts, {name.key for name in names}):
+            if name.written_ns >= since_ns:
+                self._unknown[f"{name.key}: a receipt that was removed"] = host
         self._shippers = {file.key: receipt.host for receipt in receipts for file in receipt.files}
         self.newest = {receipt.host: receipt for receipt in receipts}
         self.latest_ns: dict[str, int] = {}
@@ -112,8 +116,8 @@ class _Shipped:
         return host_of(file) or self._shippers[file.key]
 
     def unknown(self, hosts: Collection[str], needed: Collection[str]) -> Iterator[str]:
-        """A line for each receipt of HOSTS that is damaged, and each file that receipts state different content of. An
-        old receipt counts if its host is one of NEEDED."""
+        """A line for each receipt of HOSTS that is damaged or was removed, and each file that receipts state different
+        content of. An old receipt counts if its host is one of NEEDED."""
         for line, host in self._unknown.items():
             if host in ("", *hosts) and (line not in self._old or host in needed):
                 yield line

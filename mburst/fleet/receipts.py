@@ -2,7 +2,7 @@
 
 A receipt is an object `shipped/rack=RACK/host=HOST/TIME-DIGEST.json` of the target. TIME is when it was written (UTC);
 DIGEST is the first 16 hexadecimal digits of the SHA-256 of its content. Receipts are only added. A file may be in
-several receipts, always with the same checksum."""
+several receipts, always with the same checksum. Each names the one before it, so that a removed one is noticed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -66,6 +66,8 @@ class Receipt(NamedTuple):
     replaces: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     compacted_ns: tuple[int, int] | None = None
+    previous: str | None = None
+    restates: tuple[str, ...] = ()
 
     def to_json(self) -> bytes:
         """Returns the content of the receipt's object; equal receipts give equal bytes."""
@@ -81,8 +83,8 @@ class Receipt(NamedTuple):
                 raise ValueError("of another format")
             files = tuple(ShippedFile(**file) for file in facts.pop("files"))
             lists: dict[str, Any] = {name: tuple(facts.pop(name)) for name in ("tables", "replaces", "missing")}
-            compacted = facts.pop("compacted_ns", None)
-            receipt = cls(files=files, **lists, compacted_ns=compacted and tuple(compacted), **facts)
+            compacted, restates = facts.pop("compacted_ns", None), tuple(facts.pop("restates", ()))
+            receipt = cls(files=files, **lists, compacted_ns=compacted and tuple(compacted), restates=restates, **facts)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("not a receipt") from error
         if not is_typed(receipt):
@@ -202,6 +204,16 @@ def read_receipts(
             if damaged is None:
                 raise
             damaged(error)
+
+
+def removed_receipts(receipts: Collection[Receipt], there: Collection[str]) -> Iterator[tuple[ReceiptName, str]]:
+    """Yields the receipts that RECEIPTS name, that are not THERE and that no other one restates, each with its host.
+    What they state is not known, and neither is what those before them do."""
+    accounted = {*there}.union(*(receipt.restates for receipt in receipts))
+    for receipt in receipts:
+        name = ReceiptName.parse(receipt.previous or "")
+        if name is not None and name.key not in accounted:
+            yield name, receipt.host
 
 
 def files_of(

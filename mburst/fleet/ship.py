@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from ..sql.store import MARKER
 from ..sql.tables import LISTING, STORE_FORMAT
 from ..units import NS_PER_HOUR, format_count, format_time
 from . import LEVELS, receipts
-from .ledger import ShipLedger
+from .ledger import WHOLE, ShipLedger
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile
 from .results import is_results
 from .sealed import CUT, IN_ORDER_OF_TIME, NO_NAME, HostFiles, HostName, SealedTableFile, key_of, list_hosts
@@ -258,49 +258,62 @@ class _HostShipping:
         self._result = HostShipped(found.name, found.until_ns(), waiting=len(found.waiting))
         self._new: list[ShippedFile] = []
         self._known: list[ReceiptName] = []  # from before this call
+        self._previous: str | None = None  # the last receipt of the host
+        self._restates: tuple[str, ...] = ()  # removed receipts, if all that they state is there again
         call.done.hosts.append(self._result)
 
     def run(self, report: Report) -> None:
         """Ship the files. Raises TargetError."""
         aside = {key_of(Path(missing.path)): missing.reason for missing in self._found.set_aside}
-        here = {of.key for of in self._found.files} | aside.keys()
+        files = {of.key for of in self._found.files}
         known = self._known = list(receipts.list_receipts(self._target, *self._found.name))
-        self._ledger.keep({name.key for name in known}, here, receipts.folder_of(*self._found.name))
+        there = {name.key for name in known}
+        removed = self._ledger.keep(there, files | aside.keys(), receipts.folder_of(*self._found.name))
         for damaged in self._found.damaged:
             self._miss(MburstError(str(damaged), damage.HINT), f"{key_of(Path(damaged.path))}: {damaged.reason}")
-        arrived = {key for name in known for key in self._ledger.receipts.get(name.key, ())}
+        arrived = set[str]().union(*(self._ledger.receipts.get(key, set()) for key in there))
         stated = self._stated([name for name in known if name.key not in self._ledger.receipts])
-        there = arrived.union(*stated.values())
-        self._result.missing += [f"{key}: {reason}" for key, reason in aside.items() if key not in there]
+        noted = arrived.union(*stated.values())
+        self._previous = max((there | removed.keys()) - noted.union(*removed.values()), default=None)
+        self._result.missing += [f"{key}: {reason}" for key, reason in aside.items() if key not in noted]
         failed = self._send_all([of for of in self._found.files if of.key not in arrived], stated, report)
         for name, keys in stated.items():
             if not keys & failed:
-                self._ledger.add(name, keys & here)
+                self._note(name, keys, keys & (files | aside.keys() | there))
+        self._restates = _restated(removed, files - failed | there)
+        if again := [key for key, noted in removed.items() if noted & files]:
+            self._troubles.append(_removed(self._target, self._found.name, len(again)))
         beat_ns = self._settings.every_ns or BEAT_NS
         newest_ns = max((name.written_ns for name in known), default=0)
-        if self._new or self._result.receipts or time.time_ns() - newest_ns > beat_ns // 2:
+        if self._new or self._result.receipts or removed or time.time_ns() - newest_ns > beat_ns // 2:
             self._write_receipt(self._result.until_ns)
+        self._ledger.forget(removed)
         self._ledger.write()
 
     def _stated(self, names: Sequence[ReceiptName]) -> dict[str, set[str]]:
-        """Returns the keys in each of these receipts."""
+        """Returns the keys in each of these receipts, of files and of the receipt before it."""
         stated = {}
         for name in names:
             try:
-                stated[name.key] = {file.key for file in receipts.read_receipt(self._target, name).files}
+                stated[name.key] = _keys_in(receipts.read_receipt(self._target, name))
             except DamagedReceipt as error:
                 self._troubles.append(error)
         return stated
 
+    def _note(self, receipt: str, keys: set[str], held: set[str]) -> None:
+        """Note a receipt in the ledger that states KEYS, of which HELD can be stated again if it is removed."""
+        self._ledger.add(receipt, held | ({WHOLE} if held == keys else set()))
+
     def _send_all(self, files: Sequence[SealedTableFile], stated: dict[str, set[str]], report: Report) -> set[str]:
-        """Send the files that have not arrived, and return the keys of those that failed. Writes a receipt after every
-        MOST_FILES."""
+        """Send the files that have not arrived, and return the keys of those that were not sent. Writes a receipt after
+        every MOST_FILES."""
         known: set[str] = set().union(*stated.values())
         failed: set[str] = set()
         for number, of in enumerate(files, 1):
             try:
                 shipped = self._send(of)
             except FileNotFoundError:  # removed after it was listed
+                failed.add(of.key)
                 continue
             except (DamagedSealedFile, DifferentObject) as error:
                 failed.add(of.key)
@@ -354,11 +367,36 @@ class _HostShipping:
             files=files,
             missing=tuple(self._result.missing),
             compacted_ns=compacted_before(self._call, self._known, self._found.name.rack, self._settings.tables),
+            previous=self._previous,
+            restates=self._restates,
         )
-        key = receipts.write_receipt(self._target, receipt)
+        self._previous = key = receipts.write_receipt(self._target, receipt)
         self._result.receipts.append(key)
-        self._ledger.add(key, {file.key for file in files})
+        self._note(key, _keys_in(receipt), _keys_in(receipt))
         self._ledger.write()
+
+
+def _keys_in(receipt: Receipt) -> set[str]:
+    """Returns the keys in a receipt, of its files and of the receipt before it."""
+    return {file.key for file in receipt.files} | ({receipt.previous} if receipt.previous else set())
+
+
+def _restated(removed: Mapping[str, set[str]], there: set[str]) -> tuple[str, ...]:
+    """Returns the receipts of REMOVED, each with the keys that the ledger notes of it, of which nothing is lost: all of
+    its files, and the receipt before it, are THERE, or that receipt is restated, too."""
+    lacking = {key: noted - there - {WHOLE} for key, noted in removed.items() if WHOLE in noted}
+    found = set[str]()
+    while more := {key for key, keys in lacking.items() if keys <= found} - found:
+        found |= more
+    return tuple(sorted(found))
+
+
+def _removed(target: FleetTarget, name: HostName, count: int) -> MburstError:
+    are = format_count(count, "receipt was", "receipts were")
+    return MburstError(
+        f"{target.name}: {are} removed that {name} had written: their files that are still here were shipped again",
+        "let a rule that removes objects keep receipts for longer than hosts keep their files (docs/fleet.md)",
+    )
 
 
 def read_verified(of: SealedTableFile) -> bytes:

@@ -108,7 +108,8 @@ class _HostBursts:
         days = {day.partition(" ")[0] for day in noted}
         kept = {day for day in noted if day.partition(" ")[0] in arrived}
         self._keys = {file.key for file in files}
-        self._ledger.keep({name.key for name in known}, kept | self._keys, receipts.folder_of(*self._found.name))
+        there = {name.key for name in known}
+        self._ledger.forget(self._ledger.keep(there, kept | self._keys, receipts.folder_of(*self._found.name)))
         self.needed = {file.key for file in needed_from(files, self._result.until_ns)}
         for plan in plans:
             if not (arrived[plan.name.date] or self._bring(plan, is_known=plan.name.date in days, report=report)):

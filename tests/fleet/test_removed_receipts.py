@@ -1,0 +1,121 @@
+"""Receipts that were removed are noticed: their days are incomplete until the host has stated all of their files again.
+What was detected with them is not replaced by less."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from fleetlib import DATES, detected, rows
+from racklib import DAY, START, fill
+from shiplib import call, has_arrived, sealed, sums
+
+from mburst.fleet import receipts
+from mburst.fleet.receipts import list_receipts, read_receipt, read_receipts
+from mburst.fleet.ship import Shipped
+from mburst.fleet.target import open_target
+from mburst.sql import StoreFolder
+
+REMOVED = "a receipt that was removed"
+
+
+class Place:
+    """A store of host a and what it shipped: a receipt for each of three days, in `written`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store, self.target = StoreFolder.create(folder / "store"), folder / "target"
+        self.written: list[str] = []
+        for day in range(3):
+            fill(self.store, {"a": [(50, 10), (500, 10)]}, start=START + day * DAY)
+            self.ship()
+
+    def ship(self) -> Shipped:
+        done = call(self.store, open_target(self.target))
+        self.written += [key for host in done.hosts for key in host.receipts]
+        return done
+
+    def remove(self, *keys: str) -> None:
+        for key in keys:
+            (self.target / key).unlink()
+
+    def reasons(self, date: str) -> set[str]:
+        """Detects a day into a new place, and returns why it is incomplete."""
+        results = self.target.parent / f"results-{date}"
+        detected(self.target, results, date)
+        return {row["reason"] for row in rows(results, "incomplete")}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_each_receipt_names_the_one_before_it(place: Place) -> None:
+    """Also if the ledger is lost, and if several were written within a second."""
+    shutil.rmtree(place.store.path / "shipped")
+    fill(place.store, {"a": []}, start=START + 3 * DAY)
+    place.ship()
+    target = open_target(place.target)
+    found = {name.key: read_receipt(target, name).previous for name in list_receipts(target)}
+    assert [found[key] for key in place.written] == [None, *place.written[:-1]]
+
+
+@pytest.mark.parametrize("gone", [[0], [1], [0, 1]])
+def test_a_day_without_its_receipts_is_not_complete(place: Place, gone: list[int]) -> None:
+    place.remove(*(place.written[of] for of in gone))
+    assert place.reasons(DATES[0]) == {f"{place.written[max(gone)]}: {REMOVED}"}
+
+
+def test_receipts_of_long_ago_concern_no_later_day(place: Place) -> None:
+    """As a rule of the bucket removes them."""
+    target = open_target(place.target)
+    newest = max(read_receipts(target), key=lambda receipt: receipt.written_ns)
+    old = f"{receipts.folder_of('r1', 'a')}20261119T120000Z-{'0' * 16}.json"
+    receipts.write_receipt(target, newest._replace(previous=old, until_ns=START + 3 * DAY))
+    assert place.reasons("2026-11-19") == {f"{old}: {REMOVED}"}
+    assert not place.reasons("2026-11-21")
+
+
+@pytest.mark.parametrize("gone", [[0], [1], [2], [0, 1], [0, 1, 2]])
+def test_a_host_that_has_all_files_states_them_again(place: Place, gone: list[int]) -> None:
+    place.remove(*(place.written[of] for of in gone))
+    done = place.ship()
+    [trouble] = map(str, done.troubles)
+    count = "1 receipt was" if len(gone) == 1 else f"{len(gone)} receipts were"
+    assert trouble.startswith(f"{place.target}: {count} removed that host a in rack r1 had written: their files")
+    assert sums(done) == (0, 3 * len(gone), 1)
+    has_arrived(place.store, open_target(place.target))
+    assert not place.reasons(DATES[0])
+    assert sums(place.ship()) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("gone", [[0], [1], [0, 1], [0, 1, 2]])
+def test_what_a_host_cannot_state_again_stays_unknown(place: Place, gone: list[int]) -> None:
+    """A file of the removed receipts is no longer on the host, as after compaction."""
+    lost = next(path for key, path in sealed(place.store).items() if DATES[gone[0]] in key and key.startswith("bins"))
+    lost.unlink()
+    assert sums(place.ship()) == (0, 0, 0)
+    place.remove(*(place.written[of] for of in gone))
+    place.ship()
+    place.ship()
+    assert any(reason.endswith(REMOVED) for reason in place.reasons(DATES[0]))
+
+
+def test_without_the_ledger_nobody_knows_whether_all_was_stated_again(place: Place) -> None:
+    place.remove(place.written[1])
+    shutil.rmtree(place.store.path / "shipped")
+    assert not place.ship().troubles
+    assert place.reasons(DATES[0]) == {f"{place.written[1]}: {REMOVED}"}
+
+
+def test_receipts_of_files_that_no_host_has_may_be_removed(place: Place) -> None:
+    """No trouble is reported, and nothing is sent again."""
+    [first, *_] = read_receipts(open_target(place.target))
+    for file in first.files:
+        (place.store.path / file.key).unlink()
+    place.ship()
+    place.remove(receipts.key_of(first, first.to_json()))
+    done = place.ship()
+    assert not done.troubles and sums(done) == (0, 0, 1)
+    assert any(reason.endswith(REMOVED) for reason in place.reasons(DATES[0]))
