@@ -97,6 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     open_results(results, definition)
     found = detect_day(target, results, iter(plans), engine, _Progress(len(plans)) if not arguments.json else _silent)
+    for name in found.kept:
+        print_message(f"{name}: stays as it was detected: receipts of files that it was made of are damaged or removed")
     if arguments.json:
         write_json_value(found.to_dict(date))
     else:

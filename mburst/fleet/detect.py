@@ -18,9 +18,14 @@ from ..errors import MburstError
 from ..process import interrupting
 from ..process.python import without_pandas
 from .plan import PartitionPlan, differences
-from .results import PartitionName, PartitionRecord, sound_record
+from .results import PartitionName, recorded
 from .target import FleetTarget
 from .task import PartitionOutcome, carry_out
+
+MADE_OF_MORE = (
+    "was made of files that no receipt states now, and there are others: nothing was replaced "
+    "(remove its record, and it is detected in what is there)"
+)
 
 Progress = Callable[[PartitionOutcome], None]
 # Runs the tasks (target, results, plan keys in their order, progress), and returns the outcome of each task that ended.
@@ -28,11 +33,13 @@ Engine = Callable[[str, str, list[str], Progress], list[PartitionOutcome]]
 
 
 class DayDetected(NamedTuple):
-    """The outcome of a day. `done` are partitions that were finished before; `incomplete` also counts these."""
+    """The outcome of a day. `done` are partitions that were finished before; `incomplete` also counts these. `kept` are
+    those of `done` that were made of more than there is now."""
 
     outcomes: list[PartitionOutcome]
     done: list[PartitionName]
     incomplete: list[PartitionName]
+    kept: list[PartitionName]
 
     def to_dict(self, date: str) -> dict[str, Any]:
         """The object that `mburst fleet detect --json` prints about the day DATE."""
@@ -41,6 +48,7 @@ class DayDetected(NamedTuple):
             "detected": [outcome._asdict() for outcome in self.outcomes],
             "done_before": [name._asdict() for name in self.done],
             "incomplete": [name._asdict() for name in self.incomplete],
+            "kept": [name._asdict() for name in self.kept],
             "failed": sum(bool(outcome.error) for outcome in self.outcomes),
         }
 
@@ -52,31 +60,39 @@ def detect_day(
     engine: Engine,
     progress: Progress = lambda _: None,
 ) -> DayDetected:
-    """Detect the partitions of PLANS that are not done. Raises MburstError if the results cannot be read or written, or
-    if ENGINE is not available."""
+    """Detect the partitions of PLANS that are not done. What was detected is not replaced by less, whether something is
+    missing now, or receipts were removed since, as a bucket does after some time. Raises MburstError if the results
+    cannot be read or written, or if ENGINE is not available."""
     sizes: dict[PartitionName, int] = {}
-    done, incomplete = [], []
+    outcomes, done, incomplete, kept = list[PartitionOutcome](), [], [], []
     for plan in plans:
         if plan.behind or plan.missing:
             incomplete.append(plan.name)
-        record = sound_record(results, plan.name)
-        if record is not None and (plan.is_done(record) or _stays(results, plan, record)):
+        record, damaged = recorded(results, plan.name)
+        if record is not None and plan.is_done(record):
             done.append(plan.name)
+            continue
+        gone, more = differences(results, plan, record) if record or damaged else ([], [])
+        if gone and record is not None and not more:
+            done.append(plan.name)
+            kept.append(plan.name)
+        elif gone:
+            outcomes.append(_refused(plan, f"{damaged}; it {MADE_OF_MORE}" if damaged else MADE_OF_MORE))
+            progress(outcomes[-1])
         else:
             results.replace(plan.name.plan_key, plan.to_json())
             sizes[plan.name] = plan.size
     order = sorted(sizes, key=lambda name: -sizes[name])  # largest first: none of them runs alone at the end
     keys = [name.plan_key for name in order]
-    outcomes = engine(target.name, results.name, keys, progress) if keys else []
-    return DayDetected(outcomes, done, incomplete)
+    outcomes += engine(target.name, results.name, keys, progress) if keys else []
+    return DayDetected(outcomes, done, incomplete, kept)
 
 
-def _stays(results: FleetTarget, plan: PartitionPlan, record: PartitionRecord) -> bool:
-    """Whether RECORD was made of files that a plan has not, and of all that it has: what is there is not replaced by
-    less, whether something is missing now, or receipts were removed since, as a bucket does after some time. Raises
-    TargetError."""
-    gone, more = differences(results, plan, record)
-    return bool(gone) and not more
+def _refused(plan: PartitionPlan, error: str) -> PartitionOutcome:
+    """Returns the outcome of a partition that is not detected."""
+    name = plan.name
+    cost = (len(plan.fetched), plan.size, 0.0, 0.0)
+    return PartitionOutcome(name.date, name.rack, name.host or "", error, False, 0, *cost, 0, 0, 0)
 
 
 def local(jobs: int | None = None, scratch: str | None = None) -> Engine:

@@ -89,11 +89,17 @@ class PartitionPlan:
         )
 
     def differs_from(self, before: PartitionPlan) -> tuple[list[ShippedFile], list[ShippedFile]]:
-        """The files that BEFORE has and this plan has not, and those that it has more: of `near`, but for rows about
-        recordings, which a recorder writes again and again, and `evidence` if BEFORE is without verdicts. A part of a
-        segment that was written again is the same."""
-        measured = ([file for file in of.near if file.table != "recordings"] for of in (self, before))
-        here, there = ({_part_of(file): file for file in files} for files in measured)
+        """The files that BEFORE has and this plan has not, and those that it has more: of `near`, and of `evidence` if
+        it is read, but for rows about recordings, which a recorder writes again and again. A part of a segment that was
+        written again is the same."""
+        here, there = (
+            {
+                _part_of(file): file
+                for file in (*of.near, *(of.evidence if before.with_verdicts else ()))
+                if file.table != "recordings"
+            }
+            for of in (self, before)
+        )
         gone = [file for part, file in there.items() if part not in here]
         evidence = self.evidence if self.with_verdicts and not before.with_verdicts else ()
         return gone, [*(file for part, file in here.items() if part not in there), *evidence]

@@ -210,12 +210,17 @@ def read_record(results: FleetTarget, name: PartitionName) -> PartitionRecord | 
     return record
 
 
-def sound_record(results: FleetTarget, name: PartitionName) -> PartitionRecord | None:
-    """Returns the same, and None also if the record is damaged: detecting again replaces it. Raises TargetError."""
+def recorded(results: FleetTarget, name: PartitionName) -> tuple[PartitionRecord | None, DamagedRecord | None]:
+    """Returns the same, or why the record is none. Raises TargetError."""
     try:
-        return read_record(results, name)
-    except DamagedRecord:
-        return None
+        return read_record(results, name), None
+    except DamagedRecord as error:
+        return None, error
+
+
+def sound_record(results: FleetTarget, name: PartitionName) -> PartitionRecord | None:
+    """Returns the same, and None also if the record is damaged. Raises TargetError."""
+    return recorded(results, name)[0]
 
 
 def list_records(results: FleetTarget, date: str, rack: str | None = None) -> Iterator[PartitionName]:

@@ -36,7 +36,7 @@ from .plan import (
     writer_of,
 )
 from .receipts import Receipt, ReceiptName, ShippedFile
-from .results import DamagedRecord, NearRows, PartitionName, PartitionRecord, list_records, open_results, read_record
+from .results import NearRows, PartitionName, PartitionRecord, list_records, open_results, recorded
 from .sealed import HostFiles, SealedTableFile, key_of, list_switch_files
 from .ship import (
     BEAT_NS,
@@ -143,7 +143,7 @@ class _HostBursts:
     def _bring(self, plan: PartitionPlan, report: Report, *, is_known: bool) -> bool:
         """Whether the target has what a plan gives, though the ledger was lost, or has it now. IS_KNOWN: whether this
         store has shipped the day before. What was made of files that are no longer here is not replaced by less."""
-        record, damaged = self._recorded(plan)
+        record, damaged = recorded(self._target, plan.name)
         is_done = record is not None and plan.is_done(record)
         gone, more = ([], []) if is_done or not (record or damaged) else differences(self._target, plan, record)
         if record is not None and (is_done or (gone and not more)):
@@ -157,13 +157,6 @@ class _HostBursts:
         is_shipped = self._ship(plan, is_new=not (record or damaged))
         report(self._done)
         return is_shipped
-
-    def _recorded(self, plan: PartitionPlan) -> tuple[PartitionRecord | None, DamagedRecord | None]:
-        """Returns the record of a day at the target, or why it is none. Raises TargetError."""
-        try:
-            return read_record(self._target, plan.name), None
-        except DamagedRecord as error:
-            return None, error
 
     def _are_replaced(self, gone: list[ShippedFile]) -> bool:
         """Whether files are gone since what they have was recorded again."""

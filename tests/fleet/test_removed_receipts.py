@@ -3,15 +3,18 @@ What was detected with them is not replaced by less."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
-from fleetlib import DATES, detected, rows
-from racklib import DAY, START, fill
+from fleetlib import DATES, detected, files, rows
+from racklib import DAY, HOUR, START, fill
 from shiplib import call, has_arrived, sealed, sums
 
+from mburst.__main__ import main
 from mburst.fleet import receipts
+from mburst.fleet.detect import MADE_OF_MORE
 from mburst.fleet.receipts import list_receipts, read_receipt, read_receipts
 from mburst.fleet.ship import Shipped
 from mburst.fleet.target import open_target
@@ -119,3 +122,58 @@ def test_receipts_of_files_that_no_host_has_may_be_removed(place: Place) -> None
     done = place.ship()
     assert not done.troubles and sums(done) == (0, 0, 1)
     assert any(reason.endswith(REMOVED) for reason in place.reasons(DATES[0]))
+
+
+# --- what was detected ------------------------------------------------------------------------------------------------
+
+
+def bursts(results: Path) -> int:
+    return len(rows(results, "bursts"))
+
+
+@pytest.mark.parametrize("split", ["rack", "host"])
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("record", ["sound", "damaged"])
+def test_a_day_is_not_replaced_by_less_although_more_arrives(
+    place: Place, tmp_path: Path, split: str, interrupted: bool, record: str
+) -> None:
+    results = tmp_path / "results"
+    detected(place.target, results, DATES[0], split=split)
+    before = files(results)
+    add(place)
+    if interrupted:  # the plan is there, and the partition is not
+        detected(place.target, results, DATES[0], split=split, engine=lambda *_: [])
+    place.remove(place.written[0])
+    if record == "damaged":
+        [path] = results.glob("partitions/*/*/*[!n].json")
+        path.write_text("{}")
+    found = detected(place.target, results, DATES[0], split=split)
+    [outcome] = found.outcomes
+    assert outcome.error.endswith(MADE_OF_MORE)
+    assert ("damaged: not the record of a partition" in outcome.error) == (record == "damaged")
+    assert [str(name) for name in found.incomplete] == [str(outcome.name)] and not found.done
+    assert files(results) == before and bursts(results) == 2
+    for path in results.glob("partitions/*/*/*[!n].json"):
+        path.unlink()
+    [outcome] = detected(place.target, results, DATES[0], split=split).outcomes
+    assert (outcome.error, outcome.complete, bursts(results)) == ("", False, 1), "as the user has asked for"
+
+
+def add(place: Place) -> None:
+    """Records an older capture of the first day into the store, and ships it."""
+    fill(place.store, {"a": [(5_000, 10)]}, start=START + 6 * HOUR, length=HOUR)
+    place.ship()
+
+
+def test_days_that_stay_are_named(place: Place, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["fleet", "detect", str(place.target), "--day", DATES[0], "-o", str(tmp_path / "results"), "--jobs", "1"]
+    assert main(words) == 0
+    place.remove(place.written[0])
+    capfd.readouterr()
+    assert main(words) == 0
+    out, err = capfd.readouterr()
+    assert "2026-11-20: 0 partitions detected, 0 failed, 1 done before; 1 is incomplete" in out
+    assert "2026-11-20 rack r1: stays as it was detected: receipts of files that it was made of are damaged" in err
+    assert main([*words, "--json"]) == 0
+    facts = json.loads(capfd.readouterr().out)
+    assert facts["kept"] == facts["done_before"] == [{"date": DATES[0], "rack": "r1", "host": None}]
