@@ -83,7 +83,7 @@ def _is_late(of: HostOf, now_ns: int) -> bool:
 
 
 def _never_shipped(of: HostOf, now_ns: int) -> HostStatus:
-    return HostStatus(of.rack, of.host, "", (), 0, now_ns, 0, 0, (), "never shipped")
+    return HostStatus(of.rack, of.host, "", (), 0, now_ns, 0, 0, (), "never shipped here")
 
 
 def _status(receipt: Receipt, count: int, now_ns: int) -> HostStatus:

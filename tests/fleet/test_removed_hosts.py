@@ -202,7 +202,7 @@ def test_status_of_an_inventory(tmp_path: Path, capfd: pytest.CaptureFixture[str
         "ahead": "its clock is 2 h ahead",
         "back": "no receipt for 1 d",
         "gone": "",
-        "never": "never shipped",
+        "never": "never shipped here",
         "ships": "",
     }
     assert found["gone"].removed_ns == (now - 5 * DAY) // 10**9 * 10**9 and found["ships"].removed_ns is None
