@@ -3,6 +3,7 @@ hosts have shipped and what was expected of them. Files are taken from receipts,
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from . import LEVELS
 from .inventory import HostOf
 from .plan import LINKS, NEAR_NS, STATED, SWITCH, PartitionPlan, compacted_of, host_of, lacking_file, planned, start_of
 from .receipts import (
+    AHEAD_NS,
     DamagedReceipt,
     Receipt,
     ReceiptName,
@@ -44,6 +46,7 @@ def plan(
     rack: str | None = None,
     inventory: Iterable[HostOf] = (),
     with_verdicts: bool = False,
+    now_ns: int | None = None,
     damaged: Callable[[DamagedReceipt], None] = lambda _: None,
     doubted: Callable[[str], None] = lambda _: None,
 ) -> Iterator[PartitionPlan]:
@@ -52,6 +55,7 @@ def plan(
     hosts that are expected to ship, and from when until when. WITH_VERDICTS is as in PartitionPlan. DAMAGED is called
     with each receipt that is left out, and DOUBTED with why a host that the inventory removes is expected even so.
     Raises UsageError if results are divided otherwise, and TargetError."""
+    now = time.time_ns() if now_ns is None else now_ns
     listed: dict[str, dict[str, HostOf]] = defaultdict(dict)
     for host in inventory:
         if rack in (None, host.rack):
@@ -60,7 +64,7 @@ def plan(
     for name in list_receipts(target, rack):
         names[name.rack].append(name)
     for of_rack in sorted({*names, *listed}):
-        shipped = _Shipped(target, names.get(of_rack, []), start_of(date) - SKEW_NS, damaged)
+        shipped = _Shipped(target, names.get(of_rack, []), start_of(date) - SKEW_NS, now, damaged)
         day = _RackDay(date, of_rack, definition, shipped, listed[of_rack], with_verdicts)
         for doubt in day.doubts():
             doubted(doubt)
@@ -68,14 +72,24 @@ def plan(
 
 
 class _Shipped:
-    """The files that the hosts of a rack have shipped, by the receipts written from SINCE_NS on and the newest of each
-    host. `latest_ns` is the end of the latest measurements that each host states there to have shipped: a watermark may
-    go back."""
+    """The files that the hosts of a rack have shipped, by the receipts written from SINCE_NS on, those that these name
+    as far as they are of the same time, and the newest of each host. A receipt that is later than NOW_NS was written by
+    a clock that was ahead: its watermark says nothing. `latest_ns` is the end of the latest measurements that each host
+    states there to have shipped: a watermark may go back."""
 
     def __init__(
-        self, target: FleetTarget, names: list[ReceiptName], since_ns: int, damaged: Callable[[DamagedReceipt], None]
+        self,
+        target: FleetTarget,
+        names: list[ReceiptName],
+        since_ns: int,
+        now_ns: int,
+        damaged: Callable[[DamagedReceipt], None],
     ) -> None:
-        newest: dict[str, ReceiptName] = {name.host: name for name in sorted(names, key=lambda of: of.written_ns)}
+        def age(of: ReceiptName | Receipt) -> tuple[bool, int]:
+            """Orders receipts: those that are later than now come first."""
+            return of.written_ns <= now_ns + AHEAD_NS, of.written_ns
+
+        newest: dict[str, ReceiptName] = {name.host: name for name in sorted(names, key=age)}
         wanted = [name for name in names if name.written_ns >= since_ns or newest[name.host] is name]
 
         self._unknown: dict[str, str] = {}  # lines that say of which files nothing is known, and the host of each
@@ -96,14 +110,25 @@ class _Shipped:
             damaged(error)
             self._unknown[f"{error}"] = host_of(file) or ""
 
+        there = {name.key: name for name in names}
+        unread, receipts = {**there}, list[Receipt]()
         with ThreadPoolExecutor(_THREADS) as pool:
-            receipts = [receipt for receipt in pool.map(read, wanted) if receipt is not None]
-        receipts.sort(key=lambda receipt: receipt.written_ns)
+            while wanted:
+                for name in wanted:
+                    unread.pop(name.key)
+                found = [receipt for receipt in pool.map(read, wanted) if receipt is not None]
+                receipts += found
+                before = {
+                    of.previous for of in found if max([of.written_ns, *(file.max_ns for file in of.files)]) >= since_ns
+                }
+                wanted = [unread[key] for key in before if key in unread]
+        receipts = [of if age(of)[0] else of._replace(until_ns=0) for of in sorted(receipts, key=age)]
         self.files = files_of(receipts, differ)
-        for name, host in removed_receipts(receipts, {name.key for name in names}):
+        for name, host in removed_receipts(receipts, there):
             if name.written_ns >= since_ns:
                 self._unknown[f"{name.key}: a receipt that was removed"] = host
-        self._shippers = {file.key: receipt.host for receipt in receipts for file in receipt.files}
+        self._shippers = {file.key: receipt.host for receipt in reversed(receipts) for file in receipt.files}
+        self._shipping = {receipt.host for receipt in receipts if receipt.files}
         self.newest = {receipt.host: receipt for receipt in receipts}
         self.latest_ns: dict[str, int] = {}
         for receipt in receipts:
@@ -112,7 +137,7 @@ class _Shipped:
 
     def owner_of(self, file: ShippedFile) -> str:
         """Returns the host of a file. Files without a recording host, such as those of switch ports, belong to the host
-        that shipped them."""
+        that shipped them first: a collector that gets another name ships them again."""
         return host_of(file) or self._shippers[file.key]
 
     def unknown(self, hosts: Collection[str], needed: Collection[str]) -> Iterator[str]:
@@ -125,7 +150,7 @@ class _Shipped:
     def collectors(self) -> set[str]:
         """Returns the hosts that shipped files but recorded none of them."""
         own = {host_of(file) for file in self.files.values()}
-        return {*self._shippers.values()} - own
+        return self._shipping - own
 
 
 @dataclass
@@ -211,6 +236,11 @@ class _RackDay:
             self.with_verdicts,
         )
         return replace(found, collectors=tuple(sorted(self.shipped.collectors() & behind.keys())), removed=removed)
+
+
+def _latest_ns(receipt: Receipt) -> int:
+    """Returns the latest time that a receipt is about, whatever clock wrote it."""
+    return max([receipt.written_ns, *(file.max_ns for file in receipt.files)])
 
 
 def _missing(receipt: Receipt, since_ns: int, expected: bool) -> Iterator[str]:

@@ -21,6 +21,7 @@ from ..typed import is_typed
 from .target import FleetTarget
 
 FORMAT = 1
+AHEAD_NS = 600 * 10**9  # longest time by which a host's clock may be ahead; beyond it, its watermark is meaningless
 MOST_BYTES = 1 << 26  # largest receipt: some 150,000 files
 HINT = "remove it from the target once you know who changed it; `mburst ship` then states the files again"
 

@@ -98,11 +98,13 @@ class HostFiles:
         """The host and its rack, for messages."""
         return str(self.name._replace(host=f"{without_escape(self.name.host)}…") if self.cut else self.name)
 
-    def until_ns(self) -> int:
+    def until_ns(self, now_ns: int) -> int:
         """Returns the time before which every measurement of the host is in `files`, or damaged. Later rows may be in
-        hot logs or in a recorder's memory. If nothing is hot, it is the end of what was sealed."""
+        hot logs or in a recorder's memory. If nothing is hot, it is the end of what was sealed. What is later than
+        NOW_NS was stamped by a clock that was ahead, and says nothing."""
         sealed = [of.file.name.last_ns + 1 for of in self.files if of.table in IN_ORDER_OF_TIME]
-        until = min(self.hot_ns, default=max(sealed, default=0))
+        end_ns = max((ns for ns in sealed if ns <= now_ns), default=0)
+        until = min((ns if ns <= now_ns else end_ns for ns in self.hot_ns), default=end_ns)
         return until - HELD_NS if until and (self.hot_ns or self.recorded) else until
 
 

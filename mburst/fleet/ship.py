@@ -255,7 +255,7 @@ class _HostShipping:
         self._target, self._settings, self._ledger = call.target, call.settings, call.ledger
         self._found = found
         self._troubles = call.done.troubles
-        self._result = HostShipped(found.name, found.until_ns(), waiting=len(found.waiting))
+        self._result = HostShipped(found.name, found.until_ns(time.time_ns()), waiting=len(found.waiting))
         self._new: list[ShippedFile] = []
         self._known: list[ReceiptName] = []  # from before this call
         self._previous: str | None = None  # the last receipt of the host

@@ -87,8 +87,8 @@ class _HostBursts:
         self._store, self._target, self._settings = call.store, call.target, call.settings
         self._ledger, self._done = call.ledger, call.done
         self._found = found
-        until = start_of(date_of(found.until_ns() - NEAR_NS)) if found.until_ns() > NEAR_NS else 0
-        self._result = HostShipped(found.name, until)
+        until = found.until_ns(time.time_ns()) - NEAR_NS
+        self._result = HostShipped(found.name, start_of(date_of(until)) if until > 0 else 0)
         self._new: list[ShippedFile] = []
         self._compacted_ns: tuple[int, int] | None = None
         self._days: set[str] = set()  # days in this call's receipt, in the form of the ledger

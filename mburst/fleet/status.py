@@ -11,12 +11,11 @@ from ..units import NS_PER_DAY, format_duration
 from . import DETECTED
 from .inventory import HostOf
 from .plan import NEAR_NS
-from .receipts import DamagedReceipt, Receipt, ReceiptName, list_receipts, newest_receipt
+from .receipts import AHEAD_NS, DamagedReceipt, Receipt, ReceiptName, list_receipts, newest_receipt
 from .ship import BEAT_NS
 from .target import FleetTarget
 
 INTERVALS = 2  # number of shipping intervals by which a host may be behind
-AHEAD_NS = 600 * 10**9  # longest time by which a host's clock may be ahead; beyond it, its watermark is meaningless
 WHOLE_DAY_NS = NS_PER_DAY + NEAR_NS  # age of a day at which its bursts begin to be shipped, for levels that ship bursts
 _THREADS = 16  # threads that read receipts
 

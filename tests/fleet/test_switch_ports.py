@@ -221,6 +221,22 @@ def test_results_of_an_mburst_without_ports_are_read_and_then_completed(
     assert files(tmp_path / "results") == files(ports_done)
 
 
+def test_ports_count_once_although_their_collector_gets_another_name(
+    ports_store: StoreFolder, ports_by_host: Path, tmp_path: Path
+) -> None:
+    """It states all files without a host again, as its own."""
+    shutil.copytree(ports_store.path, tmp_path / "store")
+    store, results = StoreFolder.open(tmp_path / "store"), tmp_path / "results"
+    target = shipped(store, tmp_path / "target")
+    detected(target, results, DATES[0], split="host", rack="r1")
+    ship(store, open_target(target), ShipSettings(own=HostName("r1", "z")))
+    detected(target, results, DATES[0], split="host", rack="r1")
+    of_day = [row for row in rows(ports_by_host, "port_bursts") if row["date"] == DATES[0]]
+    assert of_day and rows(results, "port_bursts") == of_day
+    detected(target, tmp_path / "fresh", DATES[0], split="host", rack="r1")
+    assert rows(tmp_path / "fresh", "port_bursts") == of_day
+
+
 def test_rows_whose_receipts_are_gone_stay_until_their_record_is_removed(
     ports_done: Path, ports_target: Path, tmp_path: Path
 ) -> None:
