@@ -6,7 +6,7 @@ file is left out and reported."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,12 +147,24 @@ def _records(
 
     with ThreadPoolExecutor(_THREADS) as pool:
         found = [of for of in pool.map(read, names) if of]
+    whole = {of.name[:2] for of in found if isinstance(of, PartitionRecord) and of.host is None}
+    found = [_once(of, whole) if isinstance(of, PartitionRecord) else of for of in found]
     undetected = planned - {of.name for of in found}
     return (
         [of for of in found if isinstance(of, PartitionRecord)],
         sorted(undetected, key=lambda name: (name.date, name.rack, name.host or "")),
         [of for of in found if isinstance(of, DamagedPartition)],
     )
+
+
+def _once(record: PartitionRecord, whole: Collection[tuple[str, str]]) -> PartitionRecord | DamagedPartition:
+    """Returns a record, or why it is left out: its date and rack are among those that were detected as a WHOLE."""
+    name = record.name
+    if record.host is None or name[:2] not in whole:
+        return record
+    other = name._replace(host=None).record_key
+    why = "its rack was detected as a whole, too, so rows would count twice: left out"
+    return DamagedPartition(name, f"{name}: {why} (remove {other}, and detect again)")
 
 
 def _files(results: FleetTarget, record: PartitionRecord, folder: Path) -> dict[str, Path] | str:

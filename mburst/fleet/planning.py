@@ -268,7 +268,8 @@ def _divided(day: _RackDay, results: FleetTarget, split: str) -> Iterator[Partit
         )
     whole = day.partition(None)
     large = sum(file.bytes for file in whole.near) > LARGE_BYTES
-    if "host" in (split, *there) or (split == "auto" and not there and large):
+    by_host = split == "host" or there == {"host"}  # if a rack is divided in both ways, by none more
+    if by_host or (split == "auto" and not there and large):
         unexpected = {host for host in done if host is not None and host not in day.hosts} if day.listed else set()
         parts = [
             part

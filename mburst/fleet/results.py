@@ -146,6 +146,10 @@ class DamagedRecord(MburstError):
     """A record that does not say what was written."""
 
 
+class DividedOtherwise(MburstError):
+    """A rack of a day has results of another division, which have the same rows."""
+
+
 def open_results(results: FleetTarget, definition: BurstDefinition) -> None:
     """Begin results of DEFINITION, or continue existing ones. Raises UsageError if they have another definition, or if
     RESULTS has rows of stores or other content."""
@@ -229,6 +233,27 @@ def list_records(results: FleetTarget, date: str, rack: str | None = None) -> It
     for stored in results.list(folder):
         if stored.key.endswith(".json") and not stored.key.endswith(_PLAN):
             yield _partition(date, stored.key, ".json")
+
+
+def check_division(results: FleetTarget, name: PartitionName) -> None:
+    """Raise DividedOtherwise if the rack of a partition was detected by host and the partition is the whole rack, or
+    the other way around. Raises TargetError."""
+    other = next((one for one in list_records(results, name.date, name.rack) if divide_otherwise(one, name)), None)
+    if other is not None and name.host is None:
+        raise DividedOtherwise(
+            f"{results.name}: {other} was detected meanwhile, so that rack {name.rack} is divided by host",
+            f"remove {name.plan_key}, and {name.record_key} if it is there, and detect again",
+        )
+    if other is not None:
+        raise DividedOtherwise(
+            f"{results.name}: rack {name.rack} of {name.date} is not divided by host",
+            "detect it with `mburst fleet detect --split host` into a place of its own",
+        )
+
+
+def divide_otherwise(one: PartitionName, other: PartitionName) -> bool:
+    """Whether one of two partitions of a rack's day is the whole rack, and the other one is not."""
+    return one[:2] == other[:2] and (one.host is None) != (other.host is None)
 
 
 def list_plans(results: FleetTarget, date: str) -> Iterator[PartitionName]:

@@ -36,7 +36,7 @@ from .plan import (
     writer_of,
 )
 from .receipts import Receipt, ReceiptName, ShippedFile
-from .results import NearRows, PartitionName, PartitionRecord, list_records, open_results, recorded
+from .results import DividedOtherwise, NearRows, PartitionName, PartitionRecord, check_division, open_results, recorded
 from .sealed import HostFiles, SealedTableFile, key_of, list_switch_files
 from .ship import (
     BEAT_NS,
@@ -168,14 +168,10 @@ class _HostBursts:
         """Whether a day was detected and put. What goes wrong with its files costs this day alone. The plan of one that
         IS_NEW says that it was to be; of another one it is that of its record until there are new tables."""
         name, used = plan.name, time.process_time()
-        if any(one.host is None for one in list_records(self._target, name.date, name.rack)):
-            self._miss(
-                plan,
-                MburstError(
-                    f"{self._target.name}: rack {name.rack} of {name.date} is not divided by host",
-                    "detect it with `mburst fleet detect --split host` into a place of its own",
-                ),
-            )
+        try:
+            check_division(self._target, name)
+        except DividedOtherwise as error:
+            self._miss(plan, error)
             return False
         if is_new:
             self._target.replace(name.plan_key, plan.to_json())
@@ -187,7 +183,11 @@ class _HostBursts:
             return False
         if not is_new:
             self._target.replace(name.plan_key, plan.to_json())
-        record = put(self._target, plan, found, time.process_time() - used, near)
+        try:
+            record = put(self._target, plan, found, time.process_time() - used, near)
+        except DividedOtherwise as error:
+            self._miss(plan, error)
+            return False
         self._note(plan, record)
         if record.unfit_ports:
             left_out = UNFIT.format(format_count(record.unfit_ports, "recording"))

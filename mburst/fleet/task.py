@@ -19,7 +19,16 @@ from ..errors import MburstError
 from ..process import shortage
 from .plan import NEAR_NS, PartitionPlan, read_plan
 from .receipts import ShippedFile
-from .results import PORT_TABLES, TABLES, NearRows, PartitionName, PartitionRecord, put_tables, sound_record
+from .results import (
+    PORT_TABLES,
+    TABLES,
+    NearRows,
+    PartitionName,
+    PartitionRecord,
+    check_division,
+    put_tables,
+    sound_record,
+)
 from .target import FleetTarget, TargetError, open_target
 from .verdicts import no_verdicts, verdicts_of
 
@@ -181,7 +190,8 @@ def put(
 ) -> PartitionRecord:
     """Write the tables, the rows NEAR bursts if they are wanted, and then the record that confirms them. A VERDICTS of
     None means no rows. Tables of switch ports are written if the partition has any; if it only had some before, they
-    are emptied. Raises TargetError."""
+    are emptied. Raises TargetError, and DividedOtherwise if a host of the rack has shipped its bursts meanwhile."""
+    check_division(results, plan.name)
     near = near or NearRows()
     with_ports = found.switch_ports > 0 or _has_ports(results, plan.name)
     by_name = tables_of(plan, found, verdicts, with_ports=with_ports)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleetlib import DATES, HOSTS, detected, files, of_whole, plain, rows, shipped
+from fleetlib import DATES, HOSTS, detected, files, inside, of_whole, plain, rows, shipped
 from racklib import DAY, HOUR, START, fill
 from s3lib import BUCKET
 from storelib import rows as rows_of
@@ -21,7 +21,7 @@ from mburst.analysis.bursts.find import BurstDefinition
 from mburst.errors import UsageError
 from mburst.fleet.inventory import HostOf
 from mburst.fleet.receipts import read_receipts
-from mburst.fleet.results import TABLES
+from mburst.fleet.results import TABLES, PartitionName
 from mburst.fleet.ship import Shipped, ShipSettings, ship
 from mburst.fleet.ship_bursts import ship_bursts
 from mburst.fleet.status import status
@@ -258,6 +258,45 @@ def test_detection_of_a_day_that_all_hosts_ship_themselves_has_nothing_to_do(
     assert f"{DATES[0]}: nothing to detect: all hosts ship their bursts of this day" in err
     assert out == f"{DATES[0]}: 0 partitions detected, 0 failed, 0 done before\n"
     assert files(tmp_path / "results") == before
+
+
+def test_a_host_that_ships_its_bursts_while_its_rack_is_detected(
+    small: StoreFolder, tmp_path: Path, target: FleetTarget, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No row counts twice, whichever is first; the next detection goes by host."""
+    other = StoreFolder.create(tmp_path / "other")
+    for start in (START, START + 2 * DAY):
+        fill(other, {"x": [(50, 10)]}, start=start)
+    shipped(other, tmp_path / "all")
+
+    def meanwhile(*arguments: Any) -> Any:
+        sent(ship_bursts(small, target, SETTINGS))
+        return inside(*arguments)
+
+    [outcome] = detected(tmp_path / "all", tmp_path / "results", DATES[0], engine=meanwhile).outcomes
+    rack = PartitionName(DATES[0], "r1", None)
+    assert "was detected meanwhile, so that rack r1 is divided by host" in outcome.error
+    assert outcome.error.endswith(f"(remove {rack.plan_key}, and {rack.record_key} if it is there, and detect again)")
+    assert not target.holds(rack.key("bursts"), b"")
+    (tmp_path / "results" / rack.plan_key).unlink()
+    [outcome] = detected(tmp_path / "all", tmp_path / "results", DATES[0]).outcomes
+    assert (outcome.host, outcome.error) == ("x", "") and len(rows(tmp_path / "results", "bursts")) == 3
+
+
+def test_rows_of_a_rack_that_is_divided_in_both_ways_count_once(
+    small: StoreFolder, tmp_path: Path, target: FleetTarget, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As a detection and a host could leave them that write at the same instant."""
+    shipped(small, tmp_path / "all")
+    for split in ("host", "rack"):
+        detected(tmp_path / "all", tmp_path / split, DATES[0], split=split)
+        shutil.copytree(tmp_path / split, tmp_path / "results", dirs_exist_ok=True)
+    assert main(["fleet", "ask", target.name, "SELECT count(*) AS n FROM bursts", "--day", DATES[0], "--csv"]) == 1
+    out, err = capfd.readouterr()
+    record = PartitionName(DATES[0], "r1", None).record_key
+    assert out.split() == ["n", "2"] and err.count("would count twice: left out") == 2
+    assert "rack r1 host a: its rack was detected as a whole, too, so" in err and f"(remove {record}, and" in err
+    assert not detected(tmp_path / "all", tmp_path / "results", DATES[0]).outcomes
 
 
 def test_two_calls_of_level_bursts_at_once(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
