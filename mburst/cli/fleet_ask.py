@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Query the results of `mburst fleet detect`: by the name or number of a question, or by SQL (of DuckDB)
 that only reads. Without a question, list the questions. Each file is verified by its SHA-256 before it is read;
-damaged files are named and left out. Exit code 0: nothing is damaged; 1: something is."""
+damaged files are named and left out, and missing or undetected data are stated. Exit code 0: nothing is damaged or
+undetected; 1: something is."""
 
 
 def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -81,12 +82,12 @@ def run(arguments: argparse.Namespace) -> int:
     days = days_of(arguments)
     inventory = read_inventory(arguments.inventory)
     with opened(open_target(arguments.results), days, inventory, arguments.scratch) as found, readable(found.con):
-        for partition in found.damaged:
-            print_message(str(partition))
+        for line in [*map(str, found.damaged), *found.lacks]:
+            print_message(line)
         statements = check(found.con, query)
         if len(statements) != 1:
             raise UsageError("not one statement of SQL", "`mburst fleet ask RESULTS` lists the questions")
         answer = found.con.execute(statements[0])
         columns = [column[0] for column in answer.description]
         output.write(arguments.format, columns, iter(answer.fetchone, None))
-    return 1 if found.damaged else 0
+    return 1 if found.damaged or found.undetected else 0

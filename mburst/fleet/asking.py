@@ -77,12 +77,19 @@ class DamagedPartition(NamedTuple):
 
 class FleetDatabase(NamedTuple):
     """A database and its content. `records` are those of the partitions that are read, including those of earlier days.
-    `undetected` are partitions of the queried days without a result; `damaged` are partitions that are left out."""
+    `dates` are queried days without any result; `undetected` are partitions of the other queried days without a result,
+    also those of racks that had results on a day before; `damaged` are partitions that are left out."""
 
     con: duckdb.DuckDBPyConnection
     records: list[PartitionRecord]
+    dates: list[str]
     undetected: list[PartitionName]
     damaged: list[DamagedPartition]
+
+    @property
+    def lacks(self) -> list[str]:
+        """A line for each part without a result."""
+        return [*(f"{name}: not detected" for name in self.undetected), *(f"no results of {of}" for of in self.dates)]
 
 
 def last_days(span: str, now_ns: int) -> AskedDays:
@@ -102,7 +109,10 @@ def opened(
 ) -> Iterator[FleetDatabase]:
     """Yields the results of DAYS and of the BACK_DAYS before them. Results in a bucket are copied for this time to a
     folder below SCRATCH (None: the folder of temporary files). Raises MburstError if there are no results of DAYS."""
+    listed = list(inventory)
     records, undetected, unread = _records(results, days)
+    dates, absent = _absent(days, {*(of.name for of in records), *(of.name for of in unread), *undetected}, listed)
+    undetected = sorted([*undetected, *absent], key=lambda name: (name.date, name.rack, name.host or ""))
     with temporary.folder("mburst-fleet-", scratch) as folder, ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(lambda record: _files(results, record, Path(folder)), records))
         sound = [(record, files) for record, files in zip(records, found, strict=True) if not isinstance(files, str)]
@@ -122,14 +132,14 @@ def opened(
             for table in (*TABLES, *PORT_TABLES)
         }
         divided = {(record.date, record.rack) for record, _ in sound if record.host is not None}
-        con = resulting.connect(tables, (days.since_ns, days.until_ns), _table(inventory), divided)
+        con = resulting.connect(tables, (days.since_ns, days.until_ns), _table(listed), divided)
         with con:
             damaged = unread + [
                 DamagedPartition(record.name, of)
                 for record, of in zip(records, found, strict=True)
                 if isinstance(of, str)
             ]
-            yield FleetDatabase(con, [record for record, _ in sound], undetected, damaged)
+            yield FleetDatabase(con, [record for record, _ in sound], dates, undetected, damaged)
 
 
 def _records(
@@ -152,9 +162,38 @@ def _records(
     undetected = planned - {of.name for of in found}
     return (
         [of for of in found if isinstance(of, PartitionRecord)],
-        sorted(undetected, key=lambda name: (name.date, name.rack, name.host or "")),
+        list(undetected),
         [of for of in found if isinstance(of, DamagedPartition)],
     )
+
+
+def _absent(
+    days: AskedDays, there: Iterable[PartitionName], inventory: Iterable[HostOf]
+) -> tuple[list[str], list[PartitionName]]:
+    """Returns the dates of DAYS of which none of the partitions THERE is, and what has none on another of these dates,
+    and had one before: racks, and hosts of racks that are divided by host. Hosts of INVENTORY count while they are
+    expected."""
+    of_date: dict[str, set[tuple[str, str | None]]] = {date: set() for date in days.all_dates}
+    for name in there:
+        of_date[name.date].add((name.rack, name.host))
+    listed = {(of.rack, of.host): of for of in inventory}
+
+    def is_expected(rack: str, host: str | None, since_ns: int) -> bool:
+        of = listed.get((rack, host or ""))
+        return of is None or of.is_expected(since_ns, since_ns + NS_PER_DAY)
+
+    before, absent = set[tuple[str, str | None]](), set[PartitionName]()
+    for date, found in of_date.items():
+        racks, whole = {rack for rack, _ in found}, {rack for rack, host in found if host is None}
+        for rack, host in before - found if found and date in days.dates else ():
+            hosts: list[str | None] = [host]
+            if host is None:
+                hosts = [of.host for of in listed.values() if of.rack == rack] or [None]
+            is_there = rack in whole or (host is None and rack in racks)
+            if not is_there and any(is_expected(rack, of, start_of(date)) for of in hosts):
+                absent.add(PartitionName(date, rack, host if rack in racks else None))
+        before |= found
+    return [date for date in days.dates if not of_date[date]], list(absent)
 
 
 def _once(record: PartitionRecord, whole: Collection[tuple[str, str]]) -> PartitionRecord | DamagedPartition:

@@ -56,18 +56,15 @@ def write_report(
         page.write_rack(rack, folder)
         progress(number, len(racks))
     written = page.write_fleet(figures, folder, [sums.rack for sums in racks])
-    lacks = [*(part.text for part in period.undetected), *(f"no results of {date}" for date in period.dates)]
-    return WrittenFleet(*written, len(racks), lacks)
+    return WrittenFleet(*written, len(racks), found.lacks)
 
 
 def _period(results: FleetTarget, days: AskedDays, found: FleetDatabase) -> FleetPeriod:
-    there = {record.date for record in found.records} | {name.date for name in found.undetected}
-    there |= {partition.name.date for partition in found.damaged}
     return FleetPeriod(
         days.since_ns,
         days.until_ns,
         definition_of(results),
-        [date for date in days.dates if date not in there],
+        found.dates,
         [LackingPart(name.rack, f"{name}: not detected") for name in found.undetected],
         [LackingPart(partition.name.rack, partition.reason) for partition in found.damaged],
         [

@@ -119,6 +119,25 @@ def test_damaged_results_are_named_and_left_out(done, capfd, tmp_path, harm):
     assert f"(remove {record}, and detect again)" in err and (tmp_path / "results" / record).exists()
 
 
+@pytest.mark.parametrize(
+    ("split", "gone", "lacks"), [("", "rack=r2/*", "rack r2"), ("host", "rack=r1/host-b.*", "rack r1 host b")]
+)
+def test_what_has_no_result_is_named(ports_done, ports_by_host, capfd, tmp_path, split, gone, lacks):
+    """Of a rack that was not detected on a day, nothing was planned. An inventory knows what is no longer there."""
+    shutil.copytree(ports_by_host if split else ports_done, tmp_path / "results")
+    question = ("worst_hosts", "--day", DATES[1], "--days", "3")
+    assert ask(capfd, tmp_path / "results", *question)[1] == "mburst: no results of 2026-11-19\n"
+    for path in (tmp_path / "results" / "partitions" / f"date={DATES[1]}").glob(gone):
+        path.unlink()
+    for days in ("1", "2"):
+        err = ask(capfd, tmp_path / "results", "worst_hosts", "--day", DATES[1], "--days", days, code=1)[1]
+        assert err == f"mburst: {DATES[1]} {lacks}: not detected\n"
+    assert ask(capfd, tmp_path / "results", "worst_hosts", "--day", DATES[0])[1] == ""
+    (tmp_path / "hosts.csv").write_text(f"rack,host,until\nr2,a,{DATES[1]}\nr1,b,{DATES[1]}\n")
+    listed = ("--inventory", str(tmp_path / "hosts.csv"))
+    assert ask(capfd, tmp_path / "results", "worst_hosts", "--day", DATES[1], *listed)[1] == ""
+
+
 @pytest.mark.parametrize("harm", ["cut", "other"])
 def test_a_damaged_record_costs_its_partition_and_is_detected_again(done, ports_target, capfd, tmp_path, harm):
     """Also one that is of another partition, whose rows would count twice."""
