@@ -22,6 +22,7 @@ from mburst.analysis.answers import memory
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.partition import investigated as investigating
 from mburst.api.investigating import Investigation, investigated
+from mburst.fleet.detect import MADE_OF_MORE
 from mburst.fleet.results import PORT_TABLES, TABLES, PartitionName, read_record
 from mburst.fleet.target import open_target
 from mburst.sql import StoreFolder
@@ -186,8 +187,8 @@ def test_verdicts_cost_nothing_where_they_are_not_wanted_or_there_are_no_probes(
     assert not detected(target, results, DATES[0]).outcomes, "what has verdicts has all the rest"
 
 
-def test_verdicts_are_given_though_a_receipt_is_damaged(target: Path, tmp_path: Path) -> None:
-    """Results without verdicts do not stay because less can be read now."""
+def test_verdicts_do_not_replace_bursts_of_files_that_cannot_be_read_now(target: Path, tmp_path: Path) -> None:
+    """They are refused until the record is removed: without it, the day is detected in what can be read."""
     shutil.copytree(target, tmp_path / "target")
     more = StoreFolder.create(tmp_path / "more")
     fill(more, {"late": [(50, 10)]}, start=START, rack=RACK)
@@ -196,8 +197,11 @@ def test_verdicts_are_given_though_a_receipt_is_damaged(target: Path, tmp_path: 
     [receipt] = (tmp_path / "target" / "shipped" / f"rack={RACK}" / "host=late").iterdir()
     receipt.write_bytes(receipt.read_bytes() + b" ")
     asked = [detected(tmp_path / "target", tmp_path / "results", DATES[0], rack=RACK, with_verdicts=of)
-             for of in (False, True, True)]  # fmt: skip
-    assert [len(of.outcomes) for of in asked] == [0, 1, 0]
+             for of in (False, True)]  # fmt: skip
+    assert [[of.error for of in found.outcomes] for found in asked] == [[], [MADE_OF_MORE]]
+    assert "late" in {row["host"] for row in rows(tmp_path / "results", "bursts")}
+    (tmp_path / "results" / PartitionName(DATES[0], RACK, None).record_key).unlink()
+    detected(tmp_path / "target", tmp_path / "results", DATES[0], rack=RACK, with_verdicts=True)
     assert {row["host"] for row in rows(tmp_path / "results", "verdicts")} >= {*CASES}
 
 

@@ -75,7 +75,9 @@ def test_receipts_of_long_ago_concern_no_later_day(place: Place) -> None:
     target = open_target(place.target)
     newest = max(read_receipts(target), key=lambda receipt: receipt.written_ns)
     old = f"{receipts.folder_of('r1', 'a')}20261119T120000Z-{'0' * 16}.json"
-    receipts.write_receipt(target, newest._replace(previous=old, until_ns=START + 3 * DAY))
+    receipts.write_receipt(
+        target, newest._replace(previous=old, until_ns=START + 3 * DAY, written_ns=newest.written_ns + 1)
+    )
     assert place.reasons("2026-11-19") == {f"{old}: {REMOVED}"}
     assert not place.reasons("2026-11-21")
 
