@@ -17,12 +17,13 @@ from ..sql.format.filenames import SHIPPED
 from ..sql.shipped import ledger_text, read_ledger
 
 WHOLE = "whole"  # among the keys of a receipt: none was forgotten
+RESTATES = "restates "  # begins what is among the keys of a receipt for each removed one that it restates
 
 
 class ShipLedger:
     """The ledger of the store at STORE for the target TARGET. It maps each receipt to the keys of its files, once each
-    of these files that the store has was found at the target with equal content; with the key of the receipt before it,
-    and WHOLE, if all rows are shipped. `is_new`: nothing was ever shipped there."""
+    of these files that the store has was found at the target with equal content; if all rows are shipped, also the keys
+    of the receipts that it names, and WHOLE. `is_new`: nothing was ever shipped there."""
 
     def __init__(self, store: Path, target: str) -> None:
         name = hashlib.sha256(target.encode(errors="surrogateescape")).hexdigest()[:16]
@@ -35,13 +36,13 @@ class ShipLedger:
         self.receipts[receipt] = set(keys)
 
     def keep(self, receipts: Collection[str], keys: Collection[str], below: str) -> dict[str, set[str]]:
-        """Forget files that are not among KEYS, of the receipts below the prefix BELOW. Returns those of these receipts
-        that are not among RECEIPTS."""
+        """Forget files that are not among KEYS, of the receipts below the prefix BELOW, and WHOLE of those that had
+        them. Returns those of these receipts that are not among RECEIPTS."""
         below_it = {name: noted for name, noted in self.receipts.items() if name.startswith(below)}
-        held = {WHOLE, *keys, *receipts, *below_it}
+        known = {*keys, *receipts, *below_it}.union(*map(restated_by, below_it.values()))
         for noted in below_it.values():
-            if not noted <= held:
-                noted.intersection_update(held - {WHOLE})
+            if gone := {key for key in noted - known - {WHOLE} if not key.startswith(RESTATES)}:
+                noted -= {WHOLE, *gone}
         return {name: noted for name, noted in below_it.items() if name not in receipts}
 
     def forget(self, receipts: Collection[str]) -> None:
@@ -58,3 +59,8 @@ class ShipLedger:
                 files.put(folder, self.path.name, ledger_text(self.receipts).encode(), files.GROUP)
             finally:
                 os.close(folder)
+
+
+def restated_by(noted: Collection[str]) -> set[str]:
+    """Returns the receipts that one restates, by its keys in the ledger."""
+    return {key.removeprefix(RESTATES) for key in noted if key.startswith(RESTATES)}

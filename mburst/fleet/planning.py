@@ -119,7 +119,10 @@ class _Shipped:
                 found = [receipt for receipt in pool.map(read, wanted) if receipt is not None]
                 receipts += found
                 before = {
-                    of.previous for of in found if max([of.written_ns, *(file.max_ns for file in of.files)]) >= since_ns
+                    key
+                    for of in found
+                    if max([of.written_ns, *(file.max_ns for file in of.files)]) >= since_ns
+                    for key in of.previous
                 }
                 wanted = [unread[key] for key in before if key in unread]
         receipts = [of if age(of)[0] else of._replace(until_ns=0) for of in sorted(receipts, key=age)]

@@ -2,7 +2,7 @@
 
 A receipt is an object `shipped/rack=RACK/host=HOST/TIME-DIGEST.json` of the target. TIME is when it was written (UTC);
 DIGEST is the first 16 hexadecimal digits of the SHA-256 of its content. Receipts are only added. A file may be in
-several receipts, always with the same checksum. Each names the one before it, so that a removed one is noticed."""
+several receipts, always with the same checksum. Each names those before it, so that a removed one is noticed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class Receipt(NamedTuple):
     bursts, if the level ships bursts. every_ns: the interval in which the host ships; None: on demand. replaces: keys
     of files that these files replace, and that no longer count. missing: damaged files that cannot be shipped, each
     with its reason. compacted_ns: the first and last time of rows of the host's rack that were compacted before the
-    host first shipped and therefore do not arrive; None: there are none."""
+    host first shipped and therefore do not arrive; None: there are none. previous: the receipts of the host before this
+    one, without those that one of them names. restates: removed receipts all of whose files are in receipts again."""
 
     rack: str
     host: str
@@ -67,7 +68,7 @@ class Receipt(NamedTuple):
     replaces: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     compacted_ns: tuple[int, int] | None = None
-    previous: str | None = None
+    previous: tuple[str, ...] = ()
     restates: tuple[str, ...] = ()
 
     def to_json(self) -> bytes:
@@ -84,8 +85,9 @@ class Receipt(NamedTuple):
                 raise ValueError("of another format")
             files = tuple(ShippedFile(**file) for file in facts.pop("files"))
             lists: dict[str, Any] = {name: tuple(facts.pop(name)) for name in ("tables", "replaces", "missing")}
-            compacted, restates = facts.pop("compacted_ns", None), tuple(facts.pop("restates", ()))
-            receipt = cls(files=files, **lists, compacted_ns=compacted and tuple(compacted), restates=restates, **facts)
+            lists |= {name: tuple(facts.pop(name, ())) for name in ("previous", "restates")}
+            compacted = facts.pop("compacted_ns", None)
+            receipt = cls(files=files, **lists, compacted_ns=compacted and tuple(compacted), **facts)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("not a receipt") from error
         if not is_typed(receipt):
@@ -212,9 +214,9 @@ def removed_receipts(receipts: Collection[Receipt], there: Collection[str]) -> I
     What they state is not known, and neither is what those before them do."""
     accounted = {*there}.union(*(receipt.restates for receipt in receipts))
     for receipt in receipts:
-        name = ReceiptName.parse(receipt.previous or "")
-        if name is not None and name.key not in accounted:
-            yield name, receipt.host
+        for name in map(ReceiptName.parse, receipt.previous):
+            if name is not None and name.key not in accounted:
+                yield name, receipt.host
 
 
 def files_of(

@@ -28,7 +28,7 @@ from ..sql.store import MARKER
 from ..sql.tables import LISTING, STORE_FORMAT
 from ..units import NS_PER_HOUR, format_count, format_time
 from . import LEVELS, receipts
-from .ledger import WHOLE, ShipLedger
+from .ledger import RESTATES, WHOLE, ShipLedger, restated_by
 from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile
 from .results import is_results
 from .sealed import CUT, IN_ORDER_OF_TIME, NO_NAME, HostFiles, HostName, SealedTableFile, key_of, list_hosts
@@ -258,7 +258,7 @@ class _HostShipping:
         self._result = HostShipped(found.name, found.until_ns(time.time_ns()), waiting=len(found.waiting))
         self._new: list[ShippedFile] = []
         self._known: list[ReceiptName] = []  # from before this call
-        self._previous: str | None = None  # the last receipt of the host
+        self._previous: tuple[str, ...] = ()  # the last receipts of the host
         self._restates: tuple[str, ...] = ()  # removed receipts, if all that they state is there again
         call.done.hosts.append(self._result)
 
@@ -274,13 +274,15 @@ class _HostShipping:
         arrived = set[str]().union(*(self._ledger.receipts.get(key, set()) for key in there))
         stated = self._stated([name for name in known if name.key not in self._ledger.receipts])
         noted = arrived.union(*stated.values())
-        self._previous = max((there | removed.keys()) - noted.union(*removed.values()), default=None)
+        accounted = there | restated_by(noted)
+        self._previous = tuple(sorted((removed.keys() - set[str]().union(*removed.values()) | there) - noted))
         self._result.missing += [f"{key}: {reason}" for key, reason in aside.items() if key not in noted]
         failed = self._send_all([of for of in self._found.files if of.key not in arrived], stated, report)
         for name, keys in stated.items():
             if not keys & failed:
-                self._note(name, keys, keys & (files | aside.keys() | there))
-        self._restates = _restated(removed, files - failed | there)
+                marks = {key for key in keys if key.startswith(RESTATES)}
+                self._note(name, keys, keys & (files | aside.keys() | accounted) | marks)
+        self._restates = _restated(removed, files - failed | accounted)
         if again := [key for key, noted in removed.items() if noted & files]:
             self._troubles.append(_removed(self._target, self._found.name, len(again)))
         beat_ns = self._settings.every_ns or BEAT_NS
@@ -291,7 +293,7 @@ class _HostShipping:
         self._ledger.write()
 
     def _stated(self, names: Sequence[ReceiptName]) -> dict[str, set[str]]:
-        """Returns the keys in each of these receipts, of files and of the receipt before it."""
+        """Returns the keys in each of these receipts, as in the ledger."""
         stated = {}
         for name in names:
             try:
@@ -370,25 +372,29 @@ class _HostShipping:
             previous=self._previous,
             restates=self._restates,
         )
-        self._previous = key = receipts.write_receipt(self._target, receipt)
+        key = receipts.write_receipt(self._target, receipt)
+        self._previous = (key,)
         self._result.receipts.append(key)
         self._note(key, _keys_in(receipt), _keys_in(receipt))
         self._ledger.write()
 
 
 def _keys_in(receipt: Receipt) -> set[str]:
-    """Returns the keys in a receipt, of its files and of the receipt before it."""
-    return {file.key for file in receipt.files} | ({receipt.previous} if receipt.previous else set())
+    """Returns the keys in a receipt as in the ledger: of its files, of receipts before it, and of those it restates."""
+    return {file.key for file in receipt.files}.union(receipt.previous, (RESTATES + key for key in receipt.restates))
 
 
 def _restated(removed: Mapping[str, set[str]], there: set[str]) -> tuple[str, ...]:
     """Returns the receipts of REMOVED, each with the keys that the ledger notes of it, of which nothing is lost: all of
-    its files, and the receipt before it, are THERE, or that receipt is restated, too."""
-    lacking = {key: noted - there - {WHOLE} for key, noted in removed.items() if WHOLE in noted}
-    found = set[str]()
-    while more := {key for key, keys in lacking.items() if keys <= found} - found:
-        found |= more
-    return tuple(sorted(found))
+    its files, and the receipts before it, are THERE, or these are restated, too; and what these restated."""
+    found = {key: noted for key, noted in removed.items() if WHOLE in noted}
+    while True:
+        again = set[str](found).union(*map(restated_by, found.values()))
+        known = there | again | {RESTATES + key for key in again}
+        if not (lost := [key for key, noted in found.items() if noted - known - {WHOLE}]):
+            return tuple(sorted(again - there))
+        for key in lost:
+            del found[key]
 
 
 def _removed(target: FleetTarget, name: HostName, count: int) -> MburstError:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fleetlib import DATES, detected, files, rows
@@ -13,11 +14,11 @@ from racklib import DAY, HOUR, START, fill
 from shiplib import call, has_arrived, sealed, sums
 
 from mburst.__main__ import main
-from mburst.fleet import receipts
+from mburst.fleet import receipts, ship
 from mburst.fleet.detect import MADE_OF_MORE
 from mburst.fleet.receipts import list_receipts, read_receipt, read_receipts
 from mburst.fleet.ship import Shipped
-from mburst.fleet.target import open_target
+from mburst.fleet.target import TargetError, open_target
 from mburst.sql import StoreFolder
 
 REMOVED = "a receipt that was removed"
@@ -44,7 +45,7 @@ class Place:
 
     def reasons(self, date: str) -> set[str]:
         """Detects a day into a new place, and returns why it is incomplete."""
-        results = self.target.parent / f"results-{date}"
+        results = self.target.parent / f"results-{len([*self.target.parent.iterdir()])}"
         detected(self.target, results, date)
         return {row["reason"] for row in rows(results, "incomplete")}
 
@@ -61,7 +62,7 @@ def test_each_receipt_names_the_one_before_it(place: Place) -> None:
     place.ship()
     target = open_target(place.target)
     found = {name.key: read_receipt(target, name).previous for name in list_receipts(target)}
-    assert [found[key] for key in place.written] == [None, *place.written[:-1]]
+    assert [found[key] for key in place.written] == [(), *((key,) for key in place.written[:-1])]
 
 
 @pytest.mark.parametrize("gone", [[0], [1], [0, 1]])
@@ -76,7 +77,7 @@ def test_receipts_of_long_ago_concern_no_later_day(place: Place) -> None:
     newest = max(read_receipts(target), key=lambda receipt: receipt.written_ns)
     old = f"{receipts.folder_of('r1', 'a')}20261119T120000Z-{'0' * 16}.json"
     receipts.write_receipt(
-        target, newest._replace(previous=old, until_ns=START + 3 * DAY, written_ns=newest.written_ns + 1)
+        target, newest._replace(previous=(old,), until_ns=START + 3 * DAY, written_ns=newest.written_ns + 1)
     )
     assert place.reasons("2026-11-19") == {f"{old}: {REMOVED}"}
     assert not place.reasons("2026-11-21")
@@ -105,6 +106,73 @@ def test_what_a_host_cannot_state_again_stays_unknown(place: Place, gone: list[i
     place.ship()
     place.ship()
     assert any(reason.endswith(REMOVED) for reason in place.reasons(DATES[0]))
+
+
+AGAIN = [[[0], [1]], [[0], [3]], [[0], [1], [4]], [[1], [0, 2, 3]], [[0, 1, 2], [3]], [[0], [1, 3]]]
+
+
+@pytest.mark.parametrize("gone", AGAIN)
+def test_receipts_may_be_removed_again(place: Place, gone: list[list[int]]) -> None:
+    """Also the one that restates the others. Numbers are indexes of `written`."""
+    for number, some in enumerate(gone):
+        place.remove(*(place.written[of] for of in some))
+        assert place.ship().troubles and place.ship().troubles == []
+        assert sums(place.ship()) == (0, 0, 0)
+        assert not place.reasons(DATES[0]), number
+        has_arrived(place.store, open_target(place.target))
+
+
+def test_a_receipt_that_a_restated_one_named_is_missed_when_it_is_removed(place: Place) -> None:
+    """Nothing is left of the one that named it."""
+    place.remove(place.written[1])
+    place.ship()
+    assert not place.reasons(DATES[0])
+    place.remove(place.written[0])
+    assert place.reasons(DATES[0]) == {f"{place.written[0]}: {REMOVED}"}
+
+
+def test_receipts_that_were_written_at_once_are_both_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of two calls lists the receipts before the other writes its own."""
+    before, calls = receipts.list_receipts, list[Shipped]()
+
+    def listed(*arguments: Any) -> Any:
+        found = list(before(*arguments))
+        if len(calls) < 1:
+            calls.append(Shipped())
+            fill(place.store, {"a": [(5_000, 10)]}, start=START + 6 * HOUR, length=HOUR)
+            place.ship()
+        return iter(found)
+
+    fill(place.store, {"a": []}, start=START + 3 * DAY)
+    with monkeypatch.context() as patched:
+        patched.setattr(receipts, "list_receipts", listed)
+        place.ship()
+    *_, one, other = place.written
+    fill(place.store, {"a": []}, start=START + 4 * DAY)
+    place.ship()
+    place.remove(one, other)
+    assert place.reasons(DATES[0]) == {f"{one}: {REMOVED}", f"{other}: {REMOVED}"}
+
+
+@pytest.mark.parametrize("ended", [KeyboardInterrupt, TargetError])
+def test_a_call_that_was_interrupted_is_continued(
+    place: Place, monkeypatch: pytest.MonkeyPatch, ended: type[BaseException]
+) -> None:
+    """After it had written a receipt of a part of what was removed."""
+    place.remove(*place.written[:2])
+    written = ship._HostShipping._write_receipt
+
+    def interrupted(self: Any, until_ns: int) -> None:
+        written(self, until_ns)
+        raise ended("", "")
+
+    with monkeypatch.context() as patched, pytest.raises(ended):
+        patched.setattr(ship, "MOST_FILES", 2)
+        patched.setattr(ship._HostShipping, "_write_receipt", interrupted)
+        place.ship()
+    place.ship()
+    assert not place.reasons(DATES[0])
+    assert sums(place.ship()) == (0, 0, 0)
 
 
 def test_without_the_ledger_nobody_knows_whether_all_was_stated_again(place: Place) -> None:
@@ -151,7 +219,7 @@ def test_a_day_is_not_replaced_by_less_although_more_arrives(
         path.write_text("{}")
     found = detected(place.target, results, DATES[0], split=split)
     [outcome] = found.outcomes
-    assert outcome.error.endswith(MADE_OF_MORE)
+    assert outcome.error.endswith(MADE_OF_MORE.format(found.incomplete[0].record_key))
     assert ("damaged: not the record of a partition" in outcome.error) == (record == "damaged")
     assert [str(name) for name in found.incomplete] == [str(outcome.name)] and not found.done
     assert files(results) == before and bursts(results) == 2
