@@ -17,16 +17,17 @@ from . import LEVELS
 from .inventory import HostOf
 from .plan import LINKS, NEAR_NS, STATED, SWITCH, PartitionPlan, compacted_of, host_of, lacking_file, planned, start_of
 from .receipts import (
-    AHEAD_NS,
     DamagedReceipt,
     Receipt,
     ReceiptName,
     ShippedFile,
+    age,
+    believed,
     files_of,
     list_receipts,
-    newest_receipt,
     read_receipt,
     removed_receipts,
+    shipped_until,
 )
 from .results import PartitionName, list_records, sound_record
 from .target import FleetTarget
@@ -68,7 +69,7 @@ def plan(
         day = _RackDay(date, of_rack, definition, shipped, listed[of_rack], with_verdicts)
         for doubt in day.doubts():
             doubted(doubt)
-        yield from _divided(day, results, split)
+        yield from _divided(day, results, split, now)
 
 
 class _Shipped:
@@ -85,47 +86,26 @@ class _Shipped:
         now_ns: int,
         damaged: Callable[[DamagedReceipt], None],
     ) -> None:
-        def age(of: ReceiptName | Receipt) -> tuple[bool, int]:
-            """Orders receipts: those that are later than now come first."""
-            return of.written_ns <= now_ns + AHEAD_NS, of.written_ns
-
-        newest: dict[str, ReceiptName] = {name.host: name for name in sorted(names, key=age)}
+        newest: dict[str, ReceiptName] = {name.host: name for name in sorted(names, key=lambda of: age(of, now_ns))}
         wanted = [name for name in names if name.written_ns >= since_ns or newest[name.host] is name]
 
         self._unknown: dict[str, str] = {}  # lines that say of which files nothing is known, and the host of each
         self._old: set[str] = set()  # those of them that are on receipts from before SINCE_NS
 
-        def read(name: ReceiptName) -> Receipt | None:
-            try:
-                return read_receipt(target, name)
-            except DamagedReceipt as error:
-                damaged(error)
-                line = f"{name.key}: a damaged receipt"
-                self._unknown[line] = name.host
-                if name.written_ns < since_ns:
-                    self._old.add(line)
-                return None
+        def unread(name: ReceiptName, error: DamagedReceipt) -> None:
+            damaged(error)
+            line = f"{name.key}: a damaged receipt"
+            self._unknown[line] = name.host
+            if name.written_ns < since_ns:
+                self._old.add(line)
 
         def differ(error: DamagedReceipt, file: ShippedFile) -> None:
             damaged(error)
             self._unknown[f"{error}"] = host_of(file) or ""
 
         there = {name.key: name for name in names}
-        unread, receipts = {**there}, list[Receipt]()
-        with ThreadPoolExecutor(_THREADS) as pool:
-            while wanted:
-                for name in wanted:
-                    unread.pop(name.key)
-                found = [receipt for receipt in pool.map(read, wanted) if receipt is not None]
-                receipts += found
-                before = {
-                    key
-                    for of in found
-                    if max([of.written_ns, *(file.max_ns for file in of.files)]) >= since_ns
-                    for key in of.previous
-                }
-                wanted = [unread[key] for key in before if key in unread]
-        receipts = [of if age(of)[0] else of._replace(until_ns=0) for of in sorted(receipts, key=age)]
+        found = _read_chains(target, there, wanted, since_ns, unread)
+        receipts = [believed(of, now_ns) for of in sorted(found, key=lambda of: age(of, now_ns))]
         self.files = files_of(receipts, differ)
         for name, host in removed_receipts(receipts, there):
             if name.written_ns >= since_ns:
@@ -154,6 +134,35 @@ class _Shipped:
         """Returns the hosts that shipped files but recorded none of them."""
         own = {host_of(file) for file in self.files.values()}
         return self._shipping - own
+
+
+def _read_chains(
+    target: FleetTarget,
+    there: Mapping[str, ReceiptName],
+    wanted: Iterable[ReceiptName],
+    since_ns: int,
+    damaged: Callable[[ReceiptName, DamagedReceipt], None],
+) -> list[Receipt]:
+    """Returns the WANTED receipts, and those THERE that these name, as far as they are about the time from SINCE_NS on.
+    DAMAGED is called with each that cannot be read. Raises TargetError."""
+
+    def read(name: ReceiptName) -> Receipt | None:
+        try:
+            return read_receipt(target, name)
+        except DamagedReceipt as error:
+            damaged(name, error)
+            return None
+
+    left, receipts = {**there}, list[Receipt]()
+    keys = {name.key for name in wanted}
+    with ThreadPoolExecutor(_THREADS) as pool:
+        while keys:
+            names = [left.pop(key) for key in sorted(keys)]
+            found = [receipt for receipt in pool.map(read, names) if receipt is not None]
+            receipts += found
+            reaching = [of for of in found if max([of.written_ns, *(file.max_ns for file in of.files)]) >= since_ns]
+            keys = {key for of in reaching for key in of.previous if key in left}
+    return receipts
 
 
 @dataclass
@@ -241,11 +250,6 @@ class _RackDay:
         return replace(found, collectors=tuple(sorted(self.shipped.collectors() & behind.keys())), removed=removed)
 
 
-def _latest_ns(receipt: Receipt) -> int:
-    """Returns the latest time that a receipt is about, whatever clock wrote it."""
-    return max([receipt.written_ns, *(file.max_ns for file in receipt.files)])
-
-
 def _missing(receipt: Receipt, since_ns: int, expected: bool) -> Iterator[str]:
     """Yields what a host's newest receipt reports as not shipped of the day from SINCE_NS on: files with a time in any
     case, and the rest if measurements of the day are EXPECTED of the host."""
@@ -260,7 +264,7 @@ def _missing(receipt: Receipt, since_ns: int, expected: bool) -> Iterator[str]:
         yield f"host {receipt.host} does not ship the table {table}"
 
 
-def _divided(day: _RackDay, results: FleetTarget, split: str) -> Iterator[PartitionPlan]:
+def _divided(day: _RackDay, results: FleetTarget, split: str, now_ns: int) -> Iterator[PartitionPlan]:
     """Yields the day as one partition, or as one for each host. Raises UsageError if the results are divided
     otherwise."""
     done = {name.host for name in list_records(results, day.date, day.rack)}
@@ -277,7 +281,7 @@ def _divided(day: _RackDay, results: FleetTarget, split: str) -> Iterator[Partit
         parts = [
             part
             for part in map(day.partition, [*day.hosts, *sorted(unexpected)])
-            if not (part.behind or part.missing) or not _has_shipped_bursts(results, part)
+            if not (part.behind or part.missing) or not _has_shipped(results, part, now_ns)
         ]
     else:
         parts = [whole]
@@ -295,7 +299,7 @@ def _has_nothing(results: FleetTarget, name: PartitionName) -> bool:
     return record is not None and not any(rows for table, rows in record.rows.items() if table != "incomplete")
 
 
-def _has_shipped_bursts(results: FleetTarget, part: PartitionPlan) -> bool:
+def _has_shipped(results: FleetTarget, part: PartitionPlan, now_ns: int) -> bool:
     """Whether the host of a partition ships bursts to RESULTS itself, and that day has arrived."""
-    newest = newest_receipt(results, list_receipts(results, part.name.rack, part.name.host))
-    return newest is not None and newest.until_ns >= part.until_ns
+    host = part.name.host
+    return host is not None and shipped_until(results, part.name.rack, host, now_ns) >= part.until_ns

@@ -170,23 +170,48 @@ class DamagedReceipt(MburstError):
     """A receipt whose content is not what was written."""
 
 
+def age(of: ReceiptName | Receipt, now_ns: int) -> tuple[bool, int]:
+    """Orders receipts, the newest last. Those of a clock that was ahead at NOW_NS come first: they say nothing of their
+    time."""
+    return not is_ahead(of, now_ns), of.written_ns
+
+
+def is_ahead(of: ReceiptName | Receipt, now_ns: int) -> bool:
+    """Whether a clock that was ahead wrote a receipt: it is later than NOW_NS."""
+    return of.written_ns > now_ns + AHEAD_NS
+
+
+def believed(receipt: Receipt, now_ns: int) -> Receipt:
+    """Returns a receipt, without its watermark if a clock that was ahead wrote it."""
+    return receipt._replace(until_ns=0) if is_ahead(receipt, now_ns) else receipt
+
+
 def newest_receipt(
-    target: FleetTarget, names: Iterable[ReceiptName], damaged: Callable[[DamagedReceipt], None] = lambda _: None
+    target: FleetTarget,
+    names: Iterable[ReceiptName],
+    now_ns: int,
+    damaged: Callable[[DamagedReceipt], None] = lambda _: None,
 ) -> Receipt | None:
-    """Returns the newest undamaged receipt of one host's receipts NAMES. Within a second, the time in the receipts
-    decides. DAMAGED is called for each damaged one. Raises TargetError."""
+    """Returns the newest undamaged receipt of one host's receipts NAMES, by `age`. Within a second, the time in the
+    receipts decides. DAMAGED is called for each damaged one. Raises TargetError."""
     newest: Receipt | None = None
-    for name in sorted(names, key=lambda name: name.written_ns, reverse=True):
-        if newest is not None and name.written_ns < newest.written_ns // 10**9 * 10**9:
+    for name in sorted(names, key=lambda name: age(name, now_ns), reverse=True):
+        if newest is not None and age(name, now_ns) < (age(newest, now_ns)[0], newest.written_ns // 10**9 * 10**9):
             break
         try:
             receipt = read_receipt(target, name)
         except DamagedReceipt as error:
             damaged(error)
             continue
-        if newest is None or receipt.written_ns > newest.written_ns:
+        if newest is None or age(receipt, now_ns) > age(newest, now_ns):
             newest = receipt
     return newest
+
+
+def shipped_until(target: FleetTarget, rack: str, host: str, now_ns: int) -> int:
+    """Returns the watermark of a host at TARGET, 0 if it has none. Raises TargetError."""
+    newest = newest_receipt(target, list_receipts(target, rack, host), now_ns)
+    return believed(newest, now_ns).until_ns if newest else 0
 
 
 def read_receipts(

@@ -187,11 +187,18 @@ def compacted_before(
     """Returns compacted_ns for a receipt of TABLES of a host in RACK: as in the newest readable receipt of KNOWN. If
     there is none, or it is of fewer tables, compaction did not wait for all TABLES, and what the store shows counts as
     well. Raises TargetError."""
-    newest = receipts.newest_receipt(call.target, known)
+    newest = receipts.newest_receipt(call.target, known, time.time_ns())
     if newest and {*tables} <= {*newest.tables}:
         return newest.compacted_ns
     spans = [of for of in (newest and newest.compacted_ns, compacted_times(call.store, rack)) if of]
     return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
+
+
+def is_due(known: Iterable[ReceiptName], settings: ShipSettings) -> bool:
+    """Whether a host that has the receipts KNOWN writes another one though nothing is new."""
+    now = time.time_ns()
+    newest_ns = max((name.written_ns for name in known if not receipts.is_ahead(name, now)), default=0)
+    return now - newest_ns > (settings.every_ns or BEAT_NS) // 2
 
 
 def named_hosts(store: StoreFolder, settings: ShipSettings, done: Shipped) -> Iterator[HostFiles]:
@@ -285,9 +292,7 @@ class _HostShipping:
         self._restates = _restated(removed, files - failed | accounted)
         if again := [key for key, noted in removed.items() if noted & files]:
             self._troubles.append(_removed(self._target, self._found.name, len(again)))
-        beat_ns = self._settings.every_ns or BEAT_NS
-        newest_ns = max((name.written_ns for name in known), default=0)
-        if self._new or self._result.receipts or removed or time.time_ns() - newest_ns > beat_ns // 2:
+        if self._new or self._result.receipts or removed or is_due(known, self._settings):
             self._write_receipt(self._result.until_ns)
         self._ledger.forget(removed)
         self._ledger.write()

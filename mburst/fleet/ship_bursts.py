@@ -39,7 +39,6 @@ from .receipts import Receipt, ReceiptName, ShippedFile
 from .results import DividedOtherwise, NearRows, PartitionName, PartitionRecord, check_division, open_results, recorded
 from .sealed import HostFiles, SealedTableFile, key_of, list_switch_files
 from .ship import (
-    BEAT_NS,
     HostShipped,
     Report,
     ShipCall,
@@ -48,6 +47,7 @@ from .ship import (
     begin,
     check_hosts,
     compacted_before,
+    is_due,
     named_hosts,
 )
 from .target import FleetTarget
@@ -219,9 +219,7 @@ class _HostBursts:
     def finish(self, needed: set[str]) -> None:
         """A receipt of what is new, or that nothing is. NEEDED: the keys of files that days of any host still take. No
         day takes the others any more. Raises TargetError."""
-        newest_ns = max((name.written_ns for name in self._known), default=0)
-        beat_ns = self._settings.every_ns or BEAT_NS
-        if self._new or time.time_ns() - newest_ns > beat_ns // 2:
+        if self._new or is_due(self._known, self._settings):
             receipt = self._receipt()
             key = receipts.write_receipt(self._target, receipt)
             self._result.receipts.append(key)

@@ -54,7 +54,7 @@ def status(
     for name in list_receipts(target, rack):
         names.setdefault((name.rack, name.host), []).append(name)
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(lambda of: newest_receipt(target, of, damaged), names.values()))
+        found = list(pool.map(lambda of: newest_receipt(target, of, now, damaged), names.values()))
     listed = {(of.rack, of.host): of for of in inventory if rack in (None, of.rack)}
     hosts = []
     for receipt, of in zip(found, names.values(), strict=True):

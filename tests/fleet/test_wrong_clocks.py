@@ -13,7 +13,8 @@ from shiplib import call
 from storelib import write
 
 from mburst.fleet import ship
-from mburst.fleet.receipts import AHEAD_NS, read_receipts
+from mburst.fleet.inventory import HostOf
+from mburst.fleet.receipts import AHEAD_NS, read_receipts, shipped_until
 from mburst.fleet.sealed import HostFiles, HostName
 from mburst.fleet.ship import Shipped, ShipSettings
 from mburst.fleet.ship_bursts import ship_bursts
@@ -97,6 +98,39 @@ def test_a_receipt_of_the_future_promises_nothing(store: StoreFolder, target: Pa
     assert reasons(target, DATES[0], now + AHEAD_NS) == []
     assert reasons(target, "2026-11-24", now + AHEAD_NS) == [("a", "behind")]
     assert reasons(target, "2026-11-24", START + YEAR) == [], "the clock of the detection is right, then"
+
+
+def test_a_host_that_ships_bursts_with_a_clock_of_the_future_promises_nothing(
+    store: StoreFolder, target: Path, clock: Clock
+) -> None:
+    """Its later days are incomplete."""
+    results, now = target.parent / "results", START + 6 * DAY
+    clock(START + YEAR)
+    write(store, "bins", {"host": "a", "rack": "r1", "recording_id": f"r1-a-{START}", "ts_ns": START + YEAR - HOUR})
+    ship_bursts(store, open_target(results), ShipSettings("bursts"))
+    clock(now)
+    other = StoreFolder.create(target.parent / "other")
+    for start in (START + 4 * DAY, START + 5 * DAY + HOUR):
+        fill(other, {"b": [(60, 10)]}, start=start)
+    shipped(other, target)
+    expected = {HostOf("r1", host) for host in "ab"}
+    detected(target, results, "2026-11-24", split="host", inventory=expected, now_ns=now)
+    assert [(row["host"], row["reason"]) for row in rows(results, "incomplete")] == [("a", "never shipped")]
+    assert shipped_until(open_target(results), "r1", "a", now) == 0
+
+
+def test_a_host_whose_clock_was_set_back_ships_and_is_heard_again(
+    store: StoreFolder, target: Path, clock: Clock
+) -> None:
+    """Its receipt of the future is not its newest one."""
+    clock(START + YEAR)
+    shipped(store, target)
+    for hours in (25, 27):
+        now = START + DAY + hours * HOUR
+        clock(now)
+        assert len(shipped(store, target).hosts[0].receipts) == 1, "though nothing is new"
+        [host] = status(open_target(target), now_ns=now)
+        assert host.written_ns == now and "ahead" not in host.silent
 
 
 def test_files_that_were_shipped_by_a_clock_that_was_behind(store: StoreFolder, target: Path, clock: Clock) -> None:
