@@ -5,7 +5,9 @@ file is left out and reported."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import time
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from ..sql import resulting
 from ..units import NS_PER_DAY
 from .inventory import HostOf
 from .plan import date_of, day_of, start_of
+from .receipts import shipped_until
 from .results import (
     PORT_TABLES,
     TABLES,
@@ -111,7 +114,8 @@ def opened(
     folder below SCRATCH (None: the folder of temporary files). Raises MburstError if there are no results of DAYS."""
     listed = list(inventory)
     records, undetected, unread = _records(results, days)
-    dates, absent = _absent(days, {*(of.name for of in records), *(of.name for of in unread), *undetected}, listed)
+    there = {*undetected, *(of.name for of in records), *(of.name for of in unread)}
+    dates, absent = _absent(results, days, there, listed)
     undetected = sorted([*undetected, *absent], key=lambda name: (name.date, name.rack, name.host or ""))
     with temporary.folder("mburst-fleet-", scratch) as folder, ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(lambda record: _files(results, record, Path(folder)), records))
@@ -168,19 +172,23 @@ def _records(
 
 
 def _absent(
-    days: AskedDays, there: Iterable[PartitionName], inventory: Iterable[HostOf]
+    results: FleetTarget, days: AskedDays, there: Iterable[PartitionName], inventory: Iterable[HostOf]
 ) -> tuple[list[str], list[PartitionName]]:
     """Returns the dates of DAYS of which none of the partitions THERE is, and what has none on another of these dates,
     and had one before: racks, and hosts of racks that are divided by host. Hosts of INVENTORY count while they are
-    expected."""
+    expected, and those that ship their bursts to RESULTS until they have shipped what comes after the day: then nothing
+    was recorded."""
     of_date: dict[str, set[tuple[str, str | None]]] = {date: set() for date in days.all_dates}
     for name in there:
         of_date[name.date].add((name.rack, name.host))
     listed = {(of.rack, of.host): of for of in inventory}
+    until = functools.cache(lambda rack, host: shipped_until(results, rack, host, time.time_ns()))
 
     def is_expected(rack: str, host: str | None, since_ns: int) -> bool:
         of = listed.get((rack, host or ""))
-        return of is None or of.is_expected(since_ns, since_ns + NS_PER_DAY)
+        if of is not None and not of.is_expected(since_ns, since_ns + NS_PER_DAY):
+            return False
+        return host is None or until(rack, host) < since_ns + NS_PER_DAY
 
     before, absent = set[tuple[str, str | None]](), set[PartitionName]()
     for date, found in of_date.items():
@@ -201,9 +209,9 @@ def _once(record: PartitionRecord, whole: Collection[tuple[str, str]]) -> Partit
     name = record.name
     if record.host is None or name[:2] not in whole:
         return record
-    other = name._replace(host=None).record_key
+    other = name._replace(host=None)
     why = "its rack was detected as a whole, too, so rows would count twice: left out"
-    return DamagedPartition(name, f"{name}: {why} (remove {other}, and detect again)")
+    return DamagedPartition(name, f"{name}: {why} (remove {other.record_key} and {other.plan_key}, and detect again)")
 
 
 def _files(results: FleetTarget, record: PartitionRecord, folder: Path) -> dict[str, Path] | str:

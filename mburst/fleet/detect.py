@@ -24,7 +24,7 @@ from .task import PartitionOutcome, carry_out
 
 MADE_OF_MORE = (
     "was made of files that no receipt states now, and there are others: nothing was replaced "
-    "(remove its record, and it is detected in what is there)"
+    "(remove {}, and it is detected in what is there)"
 )
 
 Progress = Callable[[PartitionOutcome], None]
@@ -77,7 +77,8 @@ def detect_day(
             done.append(plan.name)
             kept.append(plan.name)
         elif gone:
-            outcomes.append(_refused(plan, f"{damaged}; it {MADE_OF_MORE}" if damaged else MADE_OF_MORE))
+            why = MADE_OF_MORE.format(plan.name.record_key)
+            outcomes.append(_refused(plan, f"{damaged}; it {why}" if damaged else why))
             progress(outcomes[-1])
         else:
             results.replace(plan.name.plan_key, plan.to_json())

@@ -198,9 +198,10 @@ def test_verdicts_do_not_replace_bursts_of_files_that_cannot_be_read_now(target:
     receipt.write_bytes(receipt.read_bytes() + b" ")
     asked = [detected(tmp_path / "target", tmp_path / "results", DATES[0], rack=RACK, with_verdicts=of)
              for of in (False, True)]  # fmt: skip
-    assert [[of.error for of in found.outcomes] for found in asked] == [[], [MADE_OF_MORE]]
+    record = PartitionName(DATES[0], RACK, None).record_key
+    assert [[of.error for of in found.outcomes] for found in asked] == [[], [MADE_OF_MORE.format(record)]]
     assert "late" in {row["host"] for row in rows(tmp_path / "results", "bursts")}
-    (tmp_path / "results" / PartitionName(DATES[0], RACK, None).record_key).unlink()
+    (tmp_path / "results" / record).unlink()
     detected(tmp_path / "target", tmp_path / "results", DATES[0], rack=RACK, with_verdicts=True)
     assert {row["host"] for row in rows(tmp_path / "results", "verdicts")} >= {*CASES}
 

@@ -293,10 +293,29 @@ def test_rows_of_a_rack_that_is_divided_in_both_ways_count_once(
         shutil.copytree(tmp_path / split, tmp_path / "results", dirs_exist_ok=True)
     assert main(["fleet", "ask", target.name, "SELECT count(*) AS n FROM bursts", "--day", DATES[0], "--csv"]) == 1
     out, err = capfd.readouterr()
-    record = PartitionName(DATES[0], "r1", None).record_key
+    rack = PartitionName(DATES[0], "r1", None)
     assert out.split() == ["n", "2"] and err.count("would count twice: left out") == 2
-    assert "rack r1 host a: its rack was detected as a whole, too, so" in err and f"(remove {record}, and" in err
+    assert "rack r1 host a: its rack was detected as a whole, too, so" in err
+    assert f"(remove {rack.record_key} and {rack.plan_key}, and detect again)" in err
+    for key in (rack.record_key, rack.plan_key):
+        (tmp_path / "results" / key).unlink()
     assert not detected(tmp_path / "all", tmp_path / "results", DATES[0]).outcomes
+    assert main(["fleet", "ask", target.name, "1", "--day", DATES[0]]) == 0
+
+
+def test_a_host_that_recorded_nothing_of_a_day_is_not_asked_for(
+    small: StoreFolder, target: FleetTarget, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Once it has shipped a later day. Until then, its result of the day is missing."""
+    fill(small, {"b": []}, start=START + 2 * DAY + HOUR, length=HOUR)
+    sent(ship_bursts(small, target, SETTINGS))
+    words = ["fleet", "ask", target.name, "1", "--day", DATES[1]]
+    assert main(words) == 1 and f"{DATES[1]} rack r1 host a: not detected" in capfd.readouterr().err
+    other = StoreFolder.create(small.path.parent / "other")
+    for start in (START, START + 2 * DAY, START + 3 * DAY + HOUR):
+        fill(other, {"c": [(50, 10)]}, start=start, length=HOUR)
+    sent(ship_bursts(other, target, SETTINGS))
+    assert main(words) == 1 and "host c" not in capfd.readouterr().err
 
 
 def test_two_calls_of_level_bursts_at_once(small: StoreFolder, tmp_path: Path, target: FleetTarget) -> None:
