@@ -206,19 +206,28 @@ def hold_sources_together(
 
 def doubted(finding: Finding, agreements: list[Agreement]) -> Finding:
     """Returns the finding, without a cause that rests on a port with contradictory sources."""
-    port = finding.evidence.crossing.port if finding.evidence.crossing else None
-    if port is None or not (finding.verdict.cause in ("bursts", "elsewhere") or finding.verdict.paused):
+    if not (finding.verdict.cause in ("bursts", "elsewhere") or finding.verdict.paused):
+        return finding
+    disagreeing = [
+        row for row in agreements if row.state == "disagree" and not row.blamed and row.port in rests_on(finding)
+    ]
+    if not disagreeing:
         return finding
     reasons = [
-        f"the sources of {port.name} disagree, and which of them is wrong cannot be determined ({row.what}: {row.said})"
-        for row in agreements if row.port == port.name and row.state == "disagree" and not row.blamed
-    ]  # fmt: skip
-    if not reasons:
-        return finding
+        f"the sources of {row.port} disagree, and which of them is wrong cannot be determined ({row.what}: {row.said})"
+        for row in disagreeing
+    ]
     needed = (
-        f"the switch port that {port.name} is attached to (`links` of `mburst collect`), and a recording without losses"
+        f"the switch port that {disagreeing[0].port} is attached to (`links` of `mburst collect`), and a recording "
+        "without losses"
     )
     return replace(finding, verdict=Verdict("undetermined", reasons, [needed, *finding.verdict.missing]))
+
+
+def rests_on(finding: Finding) -> set[str]:
+    """Returns the names of the ports that the verdict is about."""
+    crossing = finding.evidence.crossing
+    return {port.name for port in finding.verdict.ports} or ({crossing.port.name} if crossing else set())
 
 
 def consider_changes(con: duckdb.DuckDBPyConnection, answer: InvestigationResult) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..model.stats import Floats
 from . import ledger as books
 from .evidence import fifo, switch
 from .evidence.chance import against_chance, against_pairing, begun_in_bursts
@@ -19,6 +20,7 @@ from .evidence.dose import against_rate
 from .evidence.exposure import against_bursts
 from .evidence.fifo import waited_here
 from .evidence.notifications import against_notifications
+from .evidence.other_ports import full_too
 from .evidence.pauses import against_pauses
 from .evidence.repeats import ended, find, seen_again
 from .evidence.shares import account, main_port
@@ -61,7 +63,18 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
         against_controls(evidence, scene, number, meets[number], rng)
         against_pauses(evidence, scene, rng.spawn(1)[0])
         against_notifications(evidence, scene, number)
+        for other in full_too(evidence, number, [crossing.port for crossing in scene.crossings]):
+            evidence.other_ports.append(at_port(evidence, scene, other, meets[other], rng.spawn(1)[0]))
     return evidence
+
+
+def at_port(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> Evidence:
+    """Returns the evidence with the tests for a queue at another port of the path."""
+    there = replace(evidence, crossing=scene.crossings[number], met=met, lag_ns=None, pairing_p=None, switch=None)
+    against_fifo(there, scene, number)
+    against_pairing(there, scene, number, rng)
+    against_switch(there, scene, number)
+    return there
 
 
 def against_fifo(evidence: Evidence, scene: Scene, number: int) -> None:

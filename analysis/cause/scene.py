@@ -169,6 +169,7 @@ class Evidence:
     unrecorded: Unrecorded | None = None  # None: every probe was sent in recorded time
     paused: Paused | None = None  # the lateness that pause frames can have caused
     notified: Notified | None = None
+    other_ports: list[Evidence] = field(default_factory=list)  # of the path that were full in these waits, too
     notes: list[str] = field(default_factory=list)
     met: Floats | None = None  # when each probe would have met that port if nothing else had delayed it
     full_ns: Floats | None = None  # how long the port stayed full after that

@@ -1,7 +1,7 @@
 """The verdict: the only place in which evidence becomes a cause. All of its input is in Evidence; nothing is measured
 here.
 
-The rules apply in this order, rule 7 right after rule 1. Each gives way to `undetermined`, with what is missing, rather
+The rules apply in this order, rule 8 right after rule 1. Each gives way to `undetermined`, with what is missing, rather
 than claim more than the evidence shows.
 
 1. `none` if the tail's percentile is significantly below the threshold, whatever the bursts did. It gives way if most
@@ -48,9 +48,12 @@ than claim more than the evidence shows.
       to stop, in COINCIDENCES episodes, and all but SIGNIFICANT of shifted pauses meet the waits less well.
    b. Otherwise a cause must have significantly more than half without all that the pauses can account for, unless it is
       the account of the asker.
-7. A cause gives way if most late probes were sent while nothing was recorded, and significantly more than TWICE as
+7. Bursts of several ports of the path are named, as those of one of them, unless the other ports surely did not queue:
+   windows of the switch show the queue at the main port (or none at theirs), packets passed their queue or it does not
+   explain the waits (4d), or these fit other bursts as well (UNLIKELY). A port that feeds the next one fills it, too.
+8. A cause gives way if most late probes were sent while nothing was recorded, and significantly more than TWICE as
    often as in recorded time.
-8. Unknown time could have any cause: if it could turn the majority, the answer is `undetermined`.
+9. Unknown time could have any cause: if it could turn the majority, the answer is `undetermined`.
 """
 
 from __future__ import annotations
@@ -62,6 +65,22 @@ import numpy as np
 from ...units import format_count, format_duration, format_share
 from ..model.flow_control import class_words
 from ..model.stats import Estimate
+from .needed import (
+    CLASS,
+    CLOCKS,
+    DROPS,
+    HIGHER,
+    LONGER,
+    LONGER_MIXED,
+    MISSING,
+    MORE_PROBES,
+    QUEUES,
+    QUIET,
+    RHYTHM,
+    SPEED,
+    UNANSWERED,
+)
+from .port import Port
 from .scene import Control, Evidence, Paused, Unrecorded
 from .tail import LatencyTail
 
@@ -76,32 +95,6 @@ STANDING = 0.9  # of the full stretches: no packet passes a queue; the rest are 
 EXPLAINED = 1 / 3  # of the waiting; the queue is one number for all bursts, and real ones come at many speeds
 TWICE = 2.0  # as often: more than half of the lateness at that time has another reason than the lateness here
 CONTROL_SPIKES = 5  # fewer are no effect
-
-LONGER = "a longer recording, with more bursts"
-HIGHER = "a higher `--threshold`, if there is one below which the port is most of the time"
-LONGER_MIXED = "a longer recording: the shares are uncertain or causes are mixed"
-QUEUES = "the queue windows of this very port (`mburst collect`, `mburst import queues`)"
-CLASS = "the priority class of the probes (DSCP or PCP), and the switch's pause counters by class"
-CLOCKS = "synchronized clocks (PTP) of prober and recorded host: with another offset the delays would fit bursts"
-RHYTHM = (
-    "a longer recording, or probes with Poisson spacing (`mburst probe --spacing poisson`), in which bursts and "
-    "latency do not keep one rhythm"
-)
-SPEED = "the true speed of the link (`--link`), and a capture in which no frame is there twice"
-MORE_PROBES = "more probes (several of each burst), and stamps and bins finer than the delays"
-QUIET = "probes of a quieter time, or the usual latency of the path (`--tail` sets the limit of a late probe)"
-UNANSWERED = "probes with a longer `--timeout`, and the drop counters of the ports on the path (`mburst collect`)"
-DROPS = "the drop counters of the ports on the path (`mburst collect`)"
-MISSING = {
-    "unstamped": "kernel stamps at both ends of the probes (`mburst reflect` at the far end): without them host and "
-    "network, and the two directions, cannot be separated",
-    "coarse": "finer bins: the recorded ones are longer than the delays (`mburst record --bin 100us`)",
-    "losing": "a recording without losses: packets, or samples of a switch, are missing while probes waited, so the "
-    "bins are lower bounds",
-    "unrecorded": "a recording of the port while the probes ran (`mburst record`)",
-}
-
-
 Doubt = tuple[str, str]  # a reason that keeps a cause from being stated, and what would settle it
 
 
@@ -113,6 +106,7 @@ class Verdict:
     reasons: list[str]
     missing: list[str]
     paused: bool = False  # it is the cause because it sent pause frames
+    ports: tuple[Port, ...] = ()  # whose bursts are the cause: one of these
 
 
 def decide(evidence: Evidence) -> Verdict:
@@ -153,7 +147,8 @@ def decide(evidence: Evidence) -> Verdict:
     doubts = doubts_about_bursts(evidence)
     if doubts:
         return Verdict("undetermined", [doubt for doubt, _ in doubts], [*dict.fromkeys(m for _, m in doubts), *missing])
-    return Verdict("bursts", [f"{format_share(share.value)} of the excess", *stated(evidence)], missing)
+    reasons = [f"{format_share(share.value)} of the excess", *stated(evidence)]
+    return Verdict("bursts", reasons, missing, ports=tuple(queueing_ports(evidence)))
 
 
 def doubts_about_none(evidence: Evidence) -> list[Doubt]:
@@ -178,7 +173,7 @@ def doubt_about_median(tail: LatencyTail) -> Doubt:
 
 def doubt_about_gaps(evidence: Evidence) -> Doubt | None:
     """Returns a doubt if most late probes were sent while nothing was recorded, in EPISODES, and surely more often
-    (rule 7)."""
+    (rule 8)."""
     outside = evidence.unrecorded
     if outside is None or outside.episodes < EPISODES or outside.late.low <= TWICE * outside.recorded.high:
         return None
@@ -345,6 +340,25 @@ def doubts_about_recording(evidence: Evidence) -> list[Doubt]:
         reason = f"the capture lost packets in {format_share(sound.lossy)} of the full stretches that delayed probes"
         doubts.append((f"{reason}: the host itself may have been late", MISSING["losing"]))
     return doubts
+
+
+def queueing_ports(evidence: Evidence) -> list[Port]:
+    """Returns the ports of which one queued if bursts are the cause, the one that explains most first (rule 7)."""
+    is_seen = evidence.switch is not None and evidence.switch.seen
+    others = [] if is_seen else [other for other in evidence.other_ports if may_queue(other)]
+    return [found.crossing.port for found in (evidence, *others) if found.crossing]
+
+
+def may_queue(other: Evidence) -> bool:
+    """Returns whether nothing excludes that another port of the path queued."""
+    model = other.fifo
+    if model is not None and model.standing is not None and model.standing.high < STANDING:
+        return False
+    if model is not None and model.explained is not None and not explains(model.explained):
+        return False
+    if other.pairing_p is not None and other.pairing_p > UNLIKELY:
+        return False
+    return other.switch is None or other.switch.fits
 
 
 def stated(evidence: Evidence) -> list[str]:

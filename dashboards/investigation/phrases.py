@@ -14,7 +14,7 @@ from ...analysis.cause.evidence.switch import PortQueue
 from ...analysis.cause.fanin import Group
 from ...analysis.cause.port import Port
 from ...analysis.cause.scene import Evidence
-from ...analysis.cause.verdict import Verdict
+from ...analysis.cause.verdict import Verdict, queueing_ports
 from ...analysis.model.lines import Line
 from ...analysis.model.stats import Estimate
 from ...analysis.whatif.replay import PredictedLatency, Replay
@@ -95,9 +95,10 @@ def risk_words(risk: Estimate) -> str:
     return f"A probe in a burst is {format_number(risk.value)} times as likely to be late {interval}."
 
 
-def who_words(groups: Sequence[Group]) -> str:
-    """Returns who sends the bursts that cause most lateness, and what triggers them."""
-    group, begin, rest = groups[0], "They come from", ""
+def who_words(groups: Sequence[Group], where: Port | None = None) -> str:
+    """Returns who sends the bursts that cause most lateness, and what triggers them. WHERE: the port of these bursts,
+    if that is not clear."""
+    group, begin, rest = groups[0], f"Those {port_words(where)} come from" if where else "They come from", ""
     if (share := group.share_of_lateness) is not None and share < NEARLY_ALL:
         begin = f"Of the lateness in them, {share_words(share)} is in those from"
         rest = "; the rest is in other bursts"
@@ -106,11 +107,11 @@ def who_words(groups: Sequence[Group]) -> str:
         return f"{begin} {group_name(group)}{service}{rest}."
     asked = ""
     if is_gathering(group) and group.trigger:
-        where = f" on port {port_text(group.trigger.port)}" if group.trigger.port else ""
+        on = f" on port {port_text(group.trigger.port)}" if group.trigger.port else ""
         is_asked = len(group.services) == 1 and group.trigger.port == group.port is not None
         of = f" of {called(group.services[0]['service'])}" if is_asked and is_of_services(group) else ""
         lead = format_duration(group.trigger.lead_ns)
-        asked = f", {lead} after this host asked {group.trigger.flows}{of} at once{where}"
+        asked = f", {lead} after this host asked {group.trigger.flows}{of} at once{on}"
     return f"{begin} {group_name(group)}: {group.fan_in} at once ({group.pattern}){service}{asked}{rest}."
 
 
@@ -148,6 +149,11 @@ def port_words(port: Port) -> str:
     return f"{way} {port.host} ({interface}{format_rate(port.link_bps)})"
 
 
+def ports_words(ports: Sequence[Port]) -> str:
+    """ "into cache (eth0, 1 Gb/s)", "out of api (eth0, 1 Gb/s) or into cache (eth0, 1 Gb/s)" """
+    return " or ".join(map(port_words, ports))
+
+
 def unknown_senders_words(port: Port) -> str:
     """Returns why the senders of a switch's port are unknown, and what would show them."""
     behind = f"{port.host} ({port.interface})" if port.is_stand_in else "the host behind it"
@@ -159,7 +165,13 @@ def unknown_senders_words(port: Port) -> str:
 def before_words(evidence: Evidence) -> str:
     """Returns a sentence on what only a switch's queue windows can show; '' if they did, or if the queue is in the
     recorded host."""
-    port = evidence.crossing.port if evidence.crossing else None
+    port, others = evidence.crossing.port if evidence.crossing else None, queueing_ports(evidence)[1:]
+    if others:
+        names = " or ".join(port.name for port in others)
+        return (
+            f"The queue was at this port or at {names}, which was full at the same times: queue windows of both would "
+            "show (`mburst collect`, `mburst import queues`)."
+        )
     if port is None or port.direction == "out" or (evidence.switch is not None and evidence.switch.seen):
         return ""
     return (

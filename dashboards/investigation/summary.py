@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ...analysis.answers.investigate import Finding, InvestigationResult
+from ...analysis.answers.investigate import Finding, InvestigationResult, rests_on
 from ...units import format_count
 from ..common.sensitivity_words import answer_words, canary_words
 from ..common.words import duration
 from .phrases import (
     before_words,
-    port_words,
+    ports_words,
     risk_words,
     share_range,
     share_words,
@@ -104,11 +104,11 @@ def not_by_bursts(answer: InvestigationResult, finding: Finding) -> str:
 
 def by_bursts(answer: InvestigationResult, finding: Finding) -> str:
     evidence = finding.evidence
-    assert evidence.crossing is not None
-    spent = "was spent waiting while that link was full"
+    ports = finding.verdict.ports
+    spent = f"was spent waiting while {'that link' if len(ports) == 1 else 'one of these links'} was full"
     if evidence.repeats.dropped.any():
-        spent = "was spent waiting while that link was full, or for what it dropped to be sent again"
-    return f"Bursts {port_words(evidence.crossing.port)} cause the latency tail of {evidence.path}: {share_range(evidence.shares['bursts'])} of the late probes' excess {spent}; {measured_words(finding)}."  # noqa: E501
+        spent += ", or for what it dropped to be sent again"
+    return f"Bursts {ports_words(ports)} cause the latency tail of {evidence.path}: {share_range(evidence.shares['bursts'])} of the late probes' excess {spent}; {measured_words(finding)}."  # noqa: E501
 
 
 def who_and_when(answer: InvestigationResult) -> list[str]:
@@ -121,7 +121,7 @@ def who_and_when(answer: InvestigationResult) -> list[str]:
     often = risk_words(risk) if risk else ""
     port, who = evidence.crossing.port if evidence.crossing else None, ""
     if answer.groups:
-        who = who_words(answer.groups)
+        who = who_words(answer.groups, port if len(answer.findings[0].verdict.ports) > 1 else None)
     elif port is not None and port.switch:
         who = unknown_senders_words(port)
     return [words for words in (often, who, before) if words]
@@ -132,11 +132,10 @@ def other_tails_words(answer: InvestigationResult) -> list[str]:
     if not answer.findings:
         return []
     main = answer.findings[0]
-    same = (main.verdict.cause, main.evidence.crossing and main.evidence.crossing.port.name)
     rest = [
         (f.evidence.path, OTHER_CAUSES[f.verdict.cause])
         for f in answer.findings[1:]
-        if f.evidence.tail.present and (f.verdict.cause, f.evidence.crossing and f.evidence.crossing.port.name) != same
+        if f.evidence.tail.present and not (f.verdict.cause == main.verdict.cause and rests_on(f) & rests_on(main))
     ]
     rest += [(other.path, "it crosses no recorded port") for other in answer.others if other.tail.present]
     if not rest:

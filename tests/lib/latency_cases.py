@@ -105,7 +105,14 @@ def fluid(
 ) -> FluidPort:
     """Returns a port with bursts of `amounts` bytes that arrive at `overload` × line rate (of all or of each), over a
     background of single frames."""
-    step = min(setting.bin_ns / 5, 50_000.0)
+    return served(setting, arriving(rng, setting, starts, amounts, overload))
+
+
+def arriving(
+    rng: np.random.Generator, setting: Setting, starts: np.ndarray, amounts: np.ndarray, overload: float | np.ndarray
+) -> np.ndarray:
+    """Returns the bytes that arrive in each step at the port of fluid()."""
+    step = step_of(setting)
     count = int(setting.seconds * S / step)
     room = setting.link_bps / 8e9 * step
     arrivals = rng.poisson(setting.load * room / FRAME, count) * float(FRAME)
@@ -115,10 +122,20 @@ def fluid(
         grid = np.arange(int(begin), min(count, int(end) + 1))
         inside = np.minimum(grid + 1, end) - np.maximum(grid, begin)
         edges[grid] += np.maximum(inside, 0) * rate * room
-    arrivals += edges[:count]
+    return np.asarray(arrivals + edges[:count])
+
+
+def step_of(setting: Setting) -> float:
+    return min(setting.bin_ns / 5, 50_000.0)
+
+
+def served(setting: Setting, arrivals: np.ndarray) -> FluidPort:
+    """Returns a FIFO port with these arrivals in each step."""
+    step = step_of(setting)
+    room = setting.link_bps / 8e9 * step
     total = np.cumsum(arrivals - room)
     backlog = total - np.minimum(0, np.minimum.accumulate(total))
-    dropped = np.zeros(count)
+    dropped = np.zeros(len(arrivals))
     if np.isfinite(setting.buffer_ns):
         drop_tail(arrivals, room, backlog, dropped, setting.buffer_ns * setting.link_bps / 8e9)
     return FluidPort(step, backlog, dropped, arrivals * (1 - dropped) - np.diff(backlog, prepend=0.0))
