@@ -81,7 +81,7 @@ def groups(
     into = [into_one_port([by_number[number] for number in group.bursts]) for group in found[:LOOKED_UP]]
     for lane, of in by_lane(into).items():
         for k, port in zip(of, services(con, lane, [found[k].members for k in of]), strict=True):
-            group = replace(found[k], port=port, trigger=trigger(con, into[k]))
+            group = replace(found[k], port=port, trigger=trigger(con, into[k], len(into)))
             found[k] = with_names(con, group, by_number[group.bursts[-1]]["start_ns"])
     return found
 

@@ -8,7 +8,7 @@ from ...analysis.cause.evidence.exchange import PAIRINGS
 from ...analysis.cause.scene import Evidence
 from ...analysis.model.flow_control import class_words
 from ...units import format_count, format_number
-from .phrases import lag_sample, lag_words, line_words, number_range, r_words, share_range, share_words
+from .phrases import lag_sample, lag_words, line_words, number_range, p_words, r_words, share_range, share_words
 
 
 def evidence_rows(evidence: Evidence) -> list[list[str]]:
@@ -103,7 +103,7 @@ def repeat_rows(evidence: Evidence) -> list[list[str]]:
         rows.append(
             [
                 "repeated segments recorded when repeated probes ended",
-                f"{share_range(share)}; p = {evidence.seen_again.p_value:.2g}",
+                f"{share_range(share)}; {p_words(evidence.seen_again.p_value)}",
                 format_count(share.n, "probe"),
             ]
         )
@@ -138,7 +138,7 @@ def flow_control_rows(evidence: Evidence) -> list[list[str]]:
         what = f"excess that pause frames can account for at most ({paused.port.name}, {asked})"
         rows.append([what, share_range(paused.could), frames])
         if paused.stood is not None and paused.p_value is not None:
-            value = f"{share_range(paused.stood)}; p = {paused.p_value:.2g}"
+            value = f"{share_range(paused.stood)}; {p_words(paused.p_value)}"
             rows.append(["excess spent at that port while it was idle and asked to stop", value, frames])
     if notified is not None:
         share = share_words(notified.in_bursts / notified.packets)

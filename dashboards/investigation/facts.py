@@ -274,6 +274,8 @@ def group_facts(group: Group) -> dict[str, Any]:
             "lead_ns": whole(trigger.lead_ns),
             "share": trigger.share,
             "by_chance": trigger.usual,
+            "p_value": trigger.p_value,
+            "is_sure": trigger.is_sure,
             "n": trigger.bursts,
         },
     }

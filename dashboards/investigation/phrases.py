@@ -14,6 +14,7 @@ from ...analysis.cause.evidence.switch import PortQueue
 from ...analysis.cause.fanin import Group
 from ...analysis.cause.port import Port
 from ...analysis.cause.scene import Evidence
+from ...analysis.cause.trigger import LEAST_P
 from ...analysis.cause.verdict import Verdict, queueing_ports
 from ...analysis.model.lines import Line
 from ...analysis.model.stats import Estimate
@@ -106,7 +107,7 @@ def who_words(groups: Sequence[Group], where: Port | None = None) -> str:
     if group.pattern in ("single-source", "canary"):
         return f"{begin} {group_name(group)}{service}{rest}."
     asked = ""
-    if is_gathering(group) and group.trigger:
+    if group.trigger and group.trigger.is_sure:
         on = f" on port {port_text(group.trigger.port)}" if group.trigger.port else ""
         is_asked = len(group.services) == 1 and group.trigger.port == group.port is not None
         of = f" of {called(group.services[0]['service'])}" if is_asked and is_of_services(group) else ""
@@ -134,12 +135,6 @@ def member_name(group: Group, address: str) -> str:
     return named_address(address, of.name if of else None)
 
 
-def is_gathering(group: Group) -> bool:
-    """Returns whether most of the group's bursts follow requests of this host, and clearly more than by chance."""
-    trigger = group.trigger
-    return trigger is not None and trigger.share > 0.5 and trigger.share > 2 * trigger.usual
-
-
 def port_words(port: Port) -> str:
     """ "into cache (eth0, 1 Gb/s)", "into cache (switch port tor1 Ethernet0, 1 Gb/s)" """
     way = {"in": "into", "out": "out of"}.get(port.direction, "seen at")
@@ -160,6 +155,11 @@ def unknown_senders_words(port: Port) -> str:
     return (
         f"Who sends them is not known, since a switch's port counts bytes alone: `mburst record` on {behind} shows it."
     )
+
+
+def p_words(p: float) -> str:
+    """ "p = 0.012", "p < 1e-300" """
+    return f"p = {p:.2g}" if p > LEAST_P else f"p < {LEAST_P:.0g}"
 
 
 def before_words(evidence: Evidence) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from ...analysis.answers.investigate import Finding, InvestigationResult
 from ...analysis.cause.fanin import Group
 from ...analysis.cause.scene import Evidence
+from ...analysis.cause.trigger import Trigger
 from ...analysis.whatif.replay import PredictedLatency, Replay
 from ...analysis.whatif.tail_at_scale import SENSITIVITIES, delay_beyond, slow_requests
 from ...senders import port_text
@@ -24,10 +25,10 @@ from .phrases import (
     cause_words,
     contention_words,
     group_name,
-    is_gathering,
     model_words,
     number_range,
     p99_range,
+    p_words,
     pauses_words,
     queue_words,
     r_words,
@@ -187,15 +188,20 @@ def group_sentences(group: Group) -> list[str]:
         )
     if group.racks:
         sentences.append(f"Their {'rack is' if len(group.racks) == 1 else 'racks are'} {', '.join(group.racks)}.")
-    trigger = group.trigger
-    if trigger is not None and is_gathering(group):
-        where = f" to port {port_text(trigger.port)}" if trigger.port else ""
-        sentences.append(
-            f"Scatter and gather: {share_words(trigger.share)} of {format_count(trigger.bursts, 'burst')} come "
-            f"{format_duration(trigger.lead_ns)} (median) after this host fanned out {trigger.flows} requests{where}; "
-            f"by chance {share_words(trigger.usual)} would."
-        )
+    if group.trigger is not None and group.trigger.is_frequent:
+        sentences.append(trigger_words(group.trigger))
     return sentences
+
+
+def trigger_words(trigger: Trigger) -> str:
+    """Returns what came before the bursts, and how likely chance is."""
+    where = f" to port {port_text(trigger.port)}" if trigger.port else ""
+    begin = "Scatter and gather" if trigger.is_sure else "Perhaps scatter and gather, but this may be chance"
+    return (
+        f"{begin}: {share_words(trigger.share)} of {format_count(trigger.bursts, 'burst comes', 'bursts come')} "
+        f"{format_duration(trigger.lead_ns)} (median) after this host fanned out {trigger.flows} requests{where}; "
+        f"by chance {share_words(trigger.usual)} would ({p_words(trigger.p_value)})."
+    )
 
 
 def switch_section(answer: InvestigationResult) -> Section:

@@ -149,7 +149,9 @@ def _trigger(con: duckdb.DuckDBPyConnection, burst: dict[str, Any]) -> TriggerMa
         return None
     since_ns = int(trigger.onsets(con, [burst])[0]) - round(found.lead_ns)
     port = "" if found.port is None else f", most to port {port_text(found.port)}"
-    return TriggerMark(since_ns, found.port, f"mburst: trigger: this host sends on {found.flows} flows at once{port}")
+    return TriggerMark(
+        since_ns, found.port, f"mburst: perhaps the trigger: this host sends on {found.flows} flows at once{port}"
+    )
 
 
 def source_of(chosen: ChosenBurst, store: Path, given: PacketInput, since_ns: int, until_ns: int) -> PacketSource:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """Write the packets of one burst, and those around it, as pcapng for Wireshark or tshark. They come from
 the recorded capture, or from the ring of packets that `mburst record --keep-packets` keeps. Comments mark the first
 and the last packet of the burst, the first packet of each sender with its share, and the first of the requests that
-triggered the burst. Bursts have the numbers that `mburst bursts` prints with the same options. A profile for Wireshark
-is in examples/wireshark."""
+may have triggered the burst. Bursts have the numbers that `mburst bursts` prints with the same options. A profile for
+Wireshark is in examples/wireshark."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

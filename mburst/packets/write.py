@@ -16,7 +16,7 @@ _DIRECTIONS = {"mirror": 0, "in": 1, "out": 2}
 
 
 class TriggerMark(NamedTuple):
-    """The requests that triggered the burst."""
+    """The requests that may have triggered the burst: one burst alone does not show whether they did."""
 
     since_ns: int
     port: int | None

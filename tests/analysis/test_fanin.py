@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from storelib import write
 
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.analysis.cause import fanin
-from mburst.analysis.cause.trigger import fan_outs
+from mburst.analysis.cause.trigger import FanOuts, before, fan_outs
 from mburst.analysis.whatif.tail_at_scale import slow_requests
+from mburst.dashboards.investigation.phrases import who_words
+from mburst.dashboards.investigation.words import group_sentences, trigger_words
 from mburst.sql import StoreFolder
 
 MS = 10**6
@@ -79,6 +82,66 @@ def test_acknowledgements_are_not_taken_for_requests(tmp_path: Path) -> None:
     answers = found(store)[0].trigger
     assert answers is not None and answers.share == 1 and answers.lead_ns == 2 * MS - 500
     assert answers.usual == pytest.approx(0.1, abs=0.02)  # 10 ms of each 100, not all of the time
+
+
+def asked_at(times_ms: np.ndarray, span_ms: int = 10_000) -> FanOuts:
+    at = (np.sort(times_ms) * MS).astype(np.int64)
+    begins = np.diff(at, prepend=at[:1] - 100 * MS) > 2 * MS
+    return FanOuts(at, np.full(len(at), 12), np.full(len(at), 9000), begins, (0, span_ms * MS))
+
+
+def often_sure(bursts: int, a_second: float, within_ms: float = 10_000) -> float:
+    """Returns how often unrelated fan-outs are called the trigger, all of both within a part of the recorded time."""
+    rng, sure = np.random.default_rng(bursts), 0
+    for _ in range(1000):
+        sent = asked_at(rng.uniform(0, within_ms, rng.poisson(a_second * within_ms / 1000) + 1), 10_000)
+        onsets = (np.sort(rng.uniform(0, within_ms, bursts)) * MS).astype(np.int64)
+        found = before(sent, onsets)
+        sure += found is not None and found.is_sure
+    return sure / 1000
+
+
+@pytest.mark.parametrize("bursts", [1, 2, 5, 20])
+@pytest.mark.parametrize("a_second", [5, 24, 45])
+def test_unrelated_requests_are_hardly_ever_the_trigger(bursts: int, a_second: float) -> None:
+    assert often_sure(bursts, a_second) <= 0.005
+    assert often_sure(bursts, a_second, 1000) <= 0.005
+
+
+def test_five_bursts_after_requests_show_their_trigger_and_one_does_not() -> None:
+    onsets = np.array([110, 480, 1020, 1310, 1900]) * MS
+    sent = asked_at(onsets / MS - 2)
+    found, alone = before(sent, onsets), before(sent, onsets[:1])
+    assert found is not None and found.is_sure and found.p_value == pytest.approx(0.025**5, rel=2)
+    assert alone is not None and alone.is_frequent and not alone.is_sure
+    many = before(sent, onsets[:2], tested=10)
+    assert (
+        many is not None and not many.is_sure and many.p_value == pytest.approx(10 * before(sent, onsets[:2]).p_value)
+    )
+
+
+def test_the_smallest_p_is_a_bound_and_not_zero() -> None:
+    onsets = np.arange(1, 401) * 1000 * MS
+    found = before(asked_at(onsets / MS - 2, 401_000), onsets)
+    assert found is not None and found.is_sure and found.p_value == 1e-300
+    assert "(p < 1e-300)" in trigger_words(found) and "(p = 0.012)" in trigger_words(found._replace(p_value=0.0123))
+
+
+def test_bursts_after_one_request_are_one_observation() -> None:
+    onsets = np.arange(500, 509) * MS
+    found = before(asked_at(np.array([499.0])), onsets)
+    assert found is not None and found.share == 1 and not found.is_sure
+
+
+def test_a_trigger_that_may_be_chance_is_not_named(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "s")
+    gather_rounds(store, 2, asked=12)
+    answers = found(store)[0]
+    assert answers.trigger is not None and answers.trigger.is_frequent and not answers.trigger.is_sure
+    assert "after this host asked" not in who_words([answers])
+    assert "Perhaps scatter and gather, but this may be chance: 100 % of 1 burst comes " in " ".join(
+        group_sentences(answers)
+    )
 
 
 def test_requests_in_two_bins_take_the_port_of_the_fuller_one(tmp_path: Path) -> None:

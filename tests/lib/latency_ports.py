@@ -36,7 +36,7 @@ class PortsCase:
         return (SENDER,) if first > 0.7 * (first + second) else (TARGET,) if second > 0.7 * (first + second) else (0, 1)
 
 
-class Traffic(NamedTuple):
+class TwoPortsTraffic(NamedTuple):
     """What arrives in each step at the sender's port, and at the other one; what share of the first goes on to it."""
 
     sent: np.ndarray
@@ -44,21 +44,21 @@ class Traffic(NamedTuple):
     onwards: float = 1.0
 
 
-def relayed(rng: np.random.Generator, setting: Setting) -> Traffic:
+def relayed(rng: np.random.Generator, setting: Setting) -> TwoPortsTraffic:
     """The prober's host sends bursts to the target faster than its port: they queue there, and fill the next port."""
     starts, drains = bursts(rng, setting)
     amounts = drains * setting.link_bps / 8e9
     quiet = replace(setting, load=0.0)
-    return Traffic(arriving(rng, setting, starts, amounts, setting.overload), nothing(rng, quiet))
+    return TwoPortsTraffic(arriving(rng, setting, starts, amounts, setting.overload), nothing(rng, quiet))
 
 
-def relayed_loaded(rng: np.random.Generator, setting: Setting) -> Traffic:
+def relayed_loaded(rng: np.random.Generator, setting: Setting) -> TwoPortsTraffic:
     """The same, and 2 to 10 % of other traffic at the target's port."""
     sent, *_ = relayed(rng, replace(setting, load=0.02))
-    return Traffic(sent, nothing(rng, replace(setting, load=float(rng.uniform(0.02, 0.1)))))
+    return TwoPortsTraffic(sent, nothing(rng, replace(setting, load=float(rng.uniform(0.02, 0.1)))))
 
 
-def incast_of_all(rng: np.random.Generator, setting: Setting, lasting: float = 0.0) -> Traffic:
+def incast_of_all(rng: np.random.Generator, setting: Setting, lasting: float = 0.0) -> TwoPortsTraffic:
     """All senders answer the target at once; the prober's host is one of them, at 93 to 99 % of its port."""
     starts, drains = bursts(rng, setting)
     rate = float(rng.uniform(0.93, 0.99))
@@ -66,15 +66,15 @@ def incast_of_all(rng: np.random.Generator, setting: Setting, lasting: float = 0
     bytes_ns = setting.link_bps / 8e9
     sent = arriving(rng, replace(setting, load=0.5 * (1 - rate)), starts, own * rate * bytes_ns, rate)
     rest = np.maximum(drains - own * rate, 0.1 * drains) * bytes_ns
-    return Traffic(sent, arriving(rng, setting, starts, rest, setting.overload))
+    return TwoPortsTraffic(sent, arriving(rng, setting, starts, rest, setting.overload))
 
 
-def incast_beside_long(rng: np.random.Generator, setting: Setting) -> Traffic:
+def incast_beside_long(rng: np.random.Generator, setting: Setting) -> TwoPortsTraffic:
     """The same, but its host sends for as long as the queue lasts."""
     return incast_of_all(rng, setting, 1.0)
 
 
-def beside_paced(rng: np.random.Generator, setting: Setting) -> Traffic:
+def beside_paced(rng: np.random.Generator, setting: Setting) -> TwoPortsTraffic:
     """An incast at the target; with it and at other times, its host fills its port with paced transfers to others."""
     starts, drains = bursts(rng, setting)
     rate = float(rng.uniform(0.93, 0.99))
@@ -83,25 +83,25 @@ def beside_paced(rng: np.random.Generator, setting: Setting) -> Traffic:
     bytes_ns = setting.link_bps / 8e9
     paced = np.full(len(begin), 2 * drains.max() * rate * bytes_ns)
     sent = arriving(rng, replace(setting, load=0.5 * (1 - rate)), begin, paced, rate)
-    return Traffic(sent, arriving(rng, setting, starts, drains * bytes_ns, setting.overload), 0.0)
+    return TwoPortsTraffic(sent, arriving(rng, setting, starts, drains * bytes_ns, setting.overload), 0.0)
 
 
-def taking_turns(rng: np.random.Generator, setting: Setting) -> Traffic:
+def taking_turns(rng: np.random.Generator, setting: Setting) -> TwoPortsTraffic:
     """Half of the bursts queue in the prober's host, on their way to others, and the rest at the target."""
     starts, drains = bursts(rng, setting)
     first = rng.random(len(starts)) < float(rng.uniform(0.3, 0.7))
     amounts = drains * setting.link_bps / 8e9
     sent = arriving(rng, setting, starts[first], amounts[first], setting.overload)
-    return Traffic(sent, arriving(rng, setting, starts[~first], amounts[~first], setting.overload), 0.0)
+    return TwoPortsTraffic(sent, arriving(rng, setting, starts[~first], amounts[~first], setting.overload), 0.0)
 
 
-def relayed_and_incast(rng: np.random.Generator, setting: Setting) -> Traffic:
+def relayed_and_incast(rng: np.random.Generator, setting: Setting) -> TwoPortsTraffic:
     """Bursts queue in the prober's host, and others send to the target at the same times."""
     starts, drains = bursts(rng, setting)
     bytes_ns = setting.link_bps / 8e9
     part = float(rng.uniform(0.2, 0.8))
     sent = arriving(rng, setting, starts, part * drains * bytes_ns, setting.overload)
-    return Traffic(sent, arriving(rng, setting, starts, (1 - part) * drains * bytes_ns, setting.overload))
+    return TwoPortsTraffic(sent, arriving(rng, setting, starts, (1 - part) * drains * bytes_ns, setting.overload))
 
 
 def bursts(rng: np.random.Generator, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
@@ -153,7 +153,7 @@ def case_of(
     return PortsCase(kind, scene, (float(one[late].sum()), float(two[late].sum())), (first, second))
 
 
-KINDS: dict[str, Callable[[np.random.Generator, Setting], Traffic]] = {
+KINDS: dict[str, Callable[[np.random.Generator, Setting], TwoPortsTraffic]] = {
     "relayed": relayed,
     "relayed-loaded": relayed_loaded,
     "incast-of-all": incast_of_all,
