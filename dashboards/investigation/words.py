@@ -146,15 +146,16 @@ def bursts_section(finding: Finding) -> Section:
 
 
 def senders_section(answer: InvestigationResult) -> Section:
-    section = Section(
-        "Which senders?", head=["senders", "from port", "bursts", "of burst bytes", "fan-in", "onset spread", "pattern"]
-    )
+    section = Section("Which senders?")
+    late = ["of the lateness"] if any(group.share_of_lateness is not None for group in answer.groups) else []
+    section.head = ["senders", "from port", "bursts", *late, "of burst bytes", "fan-in", "onset spread", "pattern"]
     for group in answer.groups[:10]:
         section.rows.append(
             [
                 group_name(group),
                 port_text(group.port) if group.port else "–",
                 f"{len(group.bursts):,}",
+                *([share_words(group.share_of_lateness or 0.0)] if late else []),
                 share_words(group.share_of_bytes),
                 f"{group.fan_in:,}" if group.fan_in else "–",
                 duration(group.onset_spread_ns),

@@ -21,6 +21,7 @@ from mburst.analysis.cause.scene import Scene
 from mburst.analysis.cause.tail import Probes
 from mburst.analysis.cause.verdict import Verdict, decide
 from mburst.dashboards.investigation.summary import summary
+from mburst.dashboards.investigation.words import senders_section
 from mburst.sql import StoreFolder
 
 BASE = Setting(seconds=12)
@@ -149,6 +150,8 @@ def test_the_senders_that_cause_the_lateness_are_named(tmp_path: Path, monkeypat
     assert answer.cause == "bursts" and harmful.share_of_bytes < harmless.share_of_bytes
     assert harmful.share_of_lateness == pytest.approx(1, abs=0.02)
     assert "They come from 10.0.9." in summary(answer)
+    table = senders_section(answer)
+    assert [row[table.head.index("of the lateness")] for row in table.rows] == ["100 %", "0 %"]
 
 
 def test_senders_of_a_part_of_the_lateness_are_not_named_for_all(
