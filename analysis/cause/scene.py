@@ -92,18 +92,19 @@ class Notified(NamedTuple):
 
 
 class Unrecorded(NamedTuple):
-    """Probes of the path that were sent while none of its ports was recorded. late: share of late ones; recorded: the
-    same of the probes in recorded time; is_tail: whether there surely is a tail, counting both; episodes: the number of
-    separate times outside in which probes are late."""
+    """Probes of the path that were sent while none of its ports was recorded. late: share of late or lost ones;
+    recorded: the same of the probes in recorded time; is_tail: whether there surely is a tail, counting both; episodes:
+    the number of separate times outside in which probes are late or lost; lost: the number of lost ones."""
 
     late: Estimate
     recorded: Estimate
     is_tail: bool
     episodes: int
+    lost: int
 
     @property
     def late_probes(self) -> int:
-        """The number of late probes outside of recorded time."""
+        """The number of late or lost probes outside of recorded time."""
         return round(self.late.value * self.late.n)
 
 

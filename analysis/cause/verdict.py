@@ -51,8 +51,8 @@ than claim more than the evidence shows.
 7. Bursts of several ports of the path are named, as those of one of them, unless the other ports surely did not queue:
    windows of the switch show the queue at the main port (or none at theirs), packets passed their queue or it does not
    explain the waits (4d), or these fit other bursts as well (UNLIKELY). A port that feeds the next one fills it, too.
-8. A cause gives way if most late probes were sent while nothing was recorded, and significantly more than TWICE as
-   often as in recorded time.
+8. A cause gives way if most late or lost probes were sent while nothing was recorded, and significantly more than TWICE
+   as often as in recorded time.
 9. Unknown time could have any cause: if it could turn the majority, the answer is `undetermined`.
 """
 
@@ -161,7 +161,7 @@ def doubts_about_none(evidence: Evidence) -> list[Doubt]:
         lost = format_count(tail.unanswered, "probe was", "probes were")
         doubts.append((f"{lost} lost ({part}), and whether they would have been late is not known", UNANSWERED))
     if outside is not None and outside.is_tail and outside.episodes >= EPISODES:
-        doubts.append((f"{unrecorded_words(outside)} late", MISSING["unrecorded"]))
+        doubts.append((unrecorded_words(outside), MISSING["unrecorded"]))
     return doubts
 
 
@@ -180,12 +180,14 @@ def doubt_about_gaps(evidence: Evidence) -> Doubt | None:
     if outside.late_probes <= outside.recorded.value * outside.recorded.n:
         return None
     here = format_share(outside.recorded.value)
-    return f"{unrecorded_words(outside)} late, but {here} of the others", MISSING["unrecorded"]
+    return f"{unrecorded_words(outside)}, but {here} of the others", MISSING["unrecorded"]
 
 
 def unrecorded_words(outside: Unrecorded) -> str:
-    """ "312 of 401 probes that were sent outside of the recordings in use were" """
-    return f"{outside.late_probes:,} of {outside.late.n:,} probes that were sent outside of the recordings in use were"
+    """ "312 of 401 probes that were sent outside of the recordings in use were late or lost" """
+    what = "late or lost" if outside.lost else "late"
+    sent = f"{outside.late_probes:,} of {outside.late.n:,} probes that were sent outside of the recordings in use"
+    return f"{sent} were {what}"
 
 
 def stopped_by(evidence: Evidence, missing: list[str]) -> Verdict | None:

@@ -79,6 +79,33 @@ def test_one_event_outside_of_the_recording_changes_no_cause(stalls: int, cause:
     assert verdict_of(replace(scene, unrecorded=outside)).cause == cause
 
 
+@pytest.mark.parametrize(("outages", "causes"), [(2, ("none", "bursts")), (5, ("undetermined", "undetermined"))])
+def test_probes_that_were_lost_outside_of_the_recording_are_late_or_more(outages: int, causes: tuple[str, str]) -> None:
+    """Several outages, in which the recorder stopped, too; one or two are anecdotes."""
+    begin = (0.5 + np.arange(outages) * 2) * S
+    outside = send(np.random.default_rng(6), BASE, None, {})
+    lost = held(outside.tx - BASE.skew_ns, begin, np.full(outages, 6000 * MS / outages)) > 0
+    scenes = build("harmless", 0, BASE).scene, incast_at(np.arange(0.3, 11.8, 0.25) * S, BASE.drain_ns).scene
+    for scene, cause in zip(scenes, causes, strict=True):
+        verdict = verdict_of(replace(scene, unrecorded=without(outside, lost)))
+        assert verdict.cause == cause
+        assert cause != "undetermined" or "outside of the recordings in use were late or lost" in verdict.reasons[0]
+
+
+def test_losses_everywhere_change_no_cause() -> None:
+    scene = incast_at(np.arange(0.3, 11.8, 0.25) * S, BASE.drain_ns).scene
+    rng, outside = np.random.default_rng(7), send(np.random.default_rng(6), BASE, None, {})
+    inside, beyond = (without(of, rng.random(len(of)) < 0.02) for of in (scene.probes, outside))
+    assert verdict_of(replace(scene, probes=inside, unrecorded=beyond)).cause == "bursts"
+
+
+def test_probes_that_nobody_answers_any_more_are_no_losses_outside() -> None:
+    scene = build("harmless", 0, BASE).scene
+    later = send(np.random.default_rng(6), BASE, None, {})
+    later = replace(later, tx=later.tx + 20 * S)
+    assert verdict_of(replace(scene, unrecorded=without(later, later.tx > 0))).cause == "none"
+
+
 def test_probes_from_before_anybody_answers_are_no_losses() -> None:
     scene = build("harmless", 0, BASE).scene
     early = scene.probes.tx < 0.5 * S
