@@ -53,6 +53,18 @@ def choose_recordings(
     return chosen
 
 
+def left_out(
+    recordings: list[dict[str, Any]], chosen: dict[Lane, list[dict[str, Any]]]
+) -> dict[Lane, list[tuple[int, int]]]:
+    """Returns the times of the recordings of each lane that choose_recordings() did not choose."""
+    used = {recording["recording_id"] for kept in chosen.values() for recording in kept}
+    times: dict[Lane, list[tuple[int, int]]] = defaultdict(list)
+    for recording in recordings:
+        if recording["recording_id"] not in used:
+            times[_lane_of(recording)].append((recording["first_ns"], recording["end_ns"]))
+    return times
+
+
 def usual_speeds(recordings: list[dict[str, Any]]) -> dict[Lane, int]:
     """Returns the link speed of each lane at which it was recorded for most of the time, which counts once."""
     times: dict[Lane, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))

@@ -54,7 +54,7 @@ from ..model.stats import Floats, benjamini_hochberg
 from ..read.path_ends import host_of
 from ..whatif.read_senders import senders_while_full
 from ..whatif.replay import PredictedLatency, Replay, calibrate, usual_changes, what_if
-from .chosen import choose_recordings
+from .chosen import choose_recordings, left_out
 from .memory import hold_to_memory
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ def investigate(
     addresses = own_addresses(con)
     linked = linked_ports(con, answer.ports, answer.origin_ns)
     scenes = make_scenes(con, question, answer, linked, paths, addresses)
+    scenes = [with_left_out(scene, left_out(recordings, chosen), answer.origin_ns) for scene in scenes]
     answer.findings = assess(scenes, question.seed)
     hold_sources_together(con, answer, linked, scenes)
     if not answer.ports and not answer.missing:
@@ -335,6 +336,12 @@ def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> tuple
     outside = format_count(int((~recorded).sum()), "probe")
     notes.append(f"{probes.path}: {outside} outside of the recorded time, left out")
     return probes.select(recorded), probes.select(~recorded)
+
+
+def with_left_out(scene: Scene, times: dict[Lane, list[tuple[int, int]]], origin: int) -> Scene:
+    """Returns the scene with the TIMES of recordings of its ports that are not in use (Unix ns)."""
+    spans = [span for crossing in scene.crossings for span in times.get(crossing.port.lane, ())]
+    return replace(scene, left_out=[(begin - origin, end - origin) for begin, end in spans])
 
 
 def note_reflector(probes: Probes, rule: TailRule, notes: list[str]) -> None:

@@ -23,5 +23,7 @@ MISSING = {
     "coarse": "finer bins: the recorded ones are longer than the delays (`mburst record --bin 100us`)",
     "losing": "a recording without losses: packets, or samples of a switch, are missing while probes waited, so the "
     "bins are lower bounds",
+    "left out": "an investigation of the time of the recordings that are left out (`--since`, `--until`): the notes "
+    "name them",
     "unrecorded": "a recording of the port while the probes ran (`mburst record`)",
 }

@@ -94,13 +94,15 @@ class Notified(NamedTuple):
 class Unrecorded(NamedTuple):
     """Probes of the path that were sent while none of its ports was recorded. late: share of late or lost ones;
     recorded: the same of the probes in recorded time; is_tail: whether there surely is a tail, counting both; episodes:
-    the number of separate times outside in which probes are late or lost; lost: the number of lost ones."""
+    the number of separate times outside in which probes are late or lost; lost: the number of lost ones; left_out:
+    whether most late or lost ones were sent during recordings that are not in use."""
 
     late: Estimate
     recorded: Estimate
     is_tail: bool
     episodes: int
     lost: int
+    left_out: bool
 
     @property
     def late_probes(self) -> int:
@@ -196,8 +198,9 @@ class Scene:
     """The recorded data of one path. bursts: (begin, end) arrays of each port in `crossings`, ns since the origin.
 
     others: other paths, which cross none of these ports. unrecorded: the probes that were sent while none of these
-    ports was recorded. queues: windows of each port's queue, or None. arrivals:
-    traffic of recorded senders to each port, or None. counted: counts of each port's switch, or None.
+    ports was recorded. left_out: times of recordings of these ports that are not in use. queues: windows of each port's
+    queue, or None. arrivals: traffic of recorded senders to each port, or None. counted: counts of each port's switch,
+    or None.
     """
 
     probes: Probes
@@ -209,6 +212,7 @@ class Scene:
     arrivals: list[Arrivals | None] = field(default_factory=list)
     counted: list[SwitchCounts | None] = field(default_factory=list)
     unrecorded: Probes | None = None
+    left_out: list[tuple[float, float]] = field(default_factory=list)
 
     def arrivals_at(self, crossing: Crossing) -> Arrivals | None:
         known = zip(self.crossings, self.arrivals, strict=False)

@@ -161,7 +161,7 @@ def doubts_about_none(evidence: Evidence) -> list[Doubt]:
         lost = format_count(tail.unanswered, "probe was", "probes were")
         doubts.append((f"{lost} lost ({part}), and whether they would have been late is not known", UNANSWERED))
     if outside is not None and outside.is_tail and outside.episodes >= EPISODES:
-        doubts.append((unrecorded_words(outside), MISSING["unrecorded"]))
+        doubts.append((unrecorded_words(outside), MISSING["left out" if outside.left_out else "unrecorded"]))
     return doubts
 
 
@@ -180,7 +180,8 @@ def doubt_about_gaps(evidence: Evidence) -> Doubt | None:
     if outside.late_probes <= outside.recorded.value * outside.recorded.n:
         return None
     here = format_share(outside.recorded.value)
-    return f"{unrecorded_words(outside)}, but {here} of the others", MISSING["unrecorded"]
+    needed = MISSING["left out" if outside.left_out else "unrecorded"]
+    return f"{unrecorded_words(outside)}, but {here} of the others", needed
 
 
 def unrecorded_words(outside: Unrecorded) -> str:

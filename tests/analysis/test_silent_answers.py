@@ -3,6 +3,7 @@ ports that only accompany those that cause the lateness."""
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from latency_store import LANE, ORIGIN, add_case, store_case
 from mburst.analysis.answers.chosen import usual_speeds
 from mburst.analysis.answers.investigate import InvestigationResult, investigate
 from mburst.analysis.bursts.find import BurstDefinition
+from mburst.analysis.cause.evidence.unrecorded import against_gaps
 from mburst.analysis.cause.gather import gather
 from mburst.analysis.cause.read import Question
 from mburst.analysis.cause.scene import Scene
@@ -117,6 +119,30 @@ def test_the_speed_with_most_time_is_used_and_time_counts_once() -> None:
     spans = [(10**10, 0, 8), (10**9, 10, 15), (10**9, 10, 15)]
     found = usual_speeds([{**lane, "link_bps": speed, "first_ns": a, "end_ns": b} for speed, a, b in spans])
     assert found == {("h", "eth0", "in"): 10**10}
+
+
+def test_late_probes_at_another_speed_of_the_link_need_another_time_not_another_recording(tmp_path: Path) -> None:
+    fast = build("harmless", 0, replace(BASE, seconds=20, link_bps=10e9))
+    store = store_case(tmp_path / "store", fast)
+    add_case(store, build("incast", 0, BASE), lane={**LANE, "recording_id": "later"}, origin=ORIGIN + 21 * 10**9)
+    answer = answer_of(store)
+    assert answer.cause == "undetermined"
+    assert "Needed: an investigation of the time of the recordings that are left out" in summary(answer)
+
+
+def test_many_recordings_that_are_left_out_take_no_memory_for_each_probe() -> None:
+    setting = replace(BASE, seconds=100, rate=1000)
+    stalls = {"forward": (np.arange(0.35, 100, 1.0) * S, np.full(100, 100.0 * MS))}
+    outside = send(np.random.default_rng(6), setting, None, stalls)
+    scene = replace(build("harmless", 0, BASE).scene, unrecorded=outside)
+    evidence = gather(scene, np.random.default_rng(1))
+    for begin, is_left_out in ((0.3 * S, True), (0.6 * S, False)):
+        spans = [(begin + k * S / 10, begin + k * S / 10 + S / 5) for k in range(0, 1000, 10)] * 10  # ten times each
+        tracemalloc.start()
+        against_gaps(evidence, replace(scene, left_out=spans))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert evidence.unrecorded is not None and evidence.unrecorded.left_out is is_left_out and peak < 50e6
 
 
 def without(probes: Probes, lost: np.ndarray) -> Probes:

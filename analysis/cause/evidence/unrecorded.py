@@ -30,6 +30,8 @@ def against_gaps(evidence: Evidence, scene: Scene) -> None:
     n, late = int((answered | is_lost).sum()), int(is_late.sum())
     if not n:
         return
+    spans, late_at = np.array(scene.left_out, dtype=float).reshape(-1, 2), outside.tx[is_late]
+    begun, ended = (np.searchsorted(np.sort(side), late_at, side="right") for side in spans.T)
     lost = int((lost_inside & ~tail.late_losses).sum())
     here, of = int(tail.spikes.sum() + tail.late_losses.sum()) + lost, tail.n + lost
     evidence.unrecorded = Unrecorded(
@@ -38,4 +40,5 @@ def against_gaps(evidence: Evidence, scene: Scene) -> None:
         surely_beyond(late + here, n + of, tail.rule),
         int(episodes(is_late, answered | is_lost).max(initial=-1)) + 1,
         int(is_lost.sum()),
+        2 * int((begun > ended).sum()) > late,
     )
