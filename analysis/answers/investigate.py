@@ -47,7 +47,7 @@ from ..cause.read import (
 from ..cause.read_counters import counted_packets
 from ..cause.scene import Evidence, Scene
 from ..cause.tail import LatencyTail, Probes, TailRule, find_tail, latency
-from ..cause.verdict import Verdict, decide
+from ..cause.verdict import Verdict, decide, queueing_ports
 from ..model.flow_control import uncounted_pauses
 from ..model.kept import unkept_senders
 from ..model.stats import Floats, benjamini_hochberg
@@ -446,17 +446,28 @@ def assess(scenes: list[Scene], seed: int) -> list[Finding]:
     """Returns the evidence and the verdict of every path, with false discoveries controlled over all paths. The
     deciding path comes first: the one with the most lateness among those with a tail, else the first that could not be
     assessed, else any."""
-    evidence = [gather.gather(scene, np.random.default_rng([seed, k])) for k, scene in enumerate(scenes)]
-    tested = [e for e in evidence if e.p_value is not None]
+    examined = [gathered(scene, [seed, k]) for k, scene in enumerate(scenes)]
+    tested = [e for _, e in examined if e.p_value is not None]
     for e, q in zip(tested, benjamini_hochberg([e.p_value for e in tested if e.p_value is not None]), strict=True):
         e.q_value = q
-    findings = [Finding(scene, e, decide(e)) for scene, e in zip(scenes, evidence, strict=True)]
+    findings = [Finding(scene, e, decide(e)) for scene, e in examined]
 
     def weight(finding: Finding) -> tuple[int, float]:
         present = finding.evidence.tail.present
         return (2 if present else 1 if present is None else 0, float(finding.evidence.ledger.excess.sum()))
 
     return sorted(findings, key=weight, reverse=True)
+
+
+def gathered(scene: Scene, seed: list[int]) -> tuple[Scene, Evidence]:
+    """Returns the scene and the evidence on its path. If bursts are the cause, ports that surely did not queue are left
+    out: they explain no wait, however full they were."""
+    evidence = gather.gather(scene, np.random.default_rng(seed))
+    queueing = queueing_ports(evidence)
+    if len(queueing) > len(evidence.other_ports) or decide(evidence).cause != "bursts":
+        return scene, evidence
+    scene = scene.at_ports(queueing)
+    return scene, gather.gather(scene, np.random.default_rng(seed))
 
 
 def replay_of(con: duckdb.DuckDBPyConnection, answer: InvestigationResult) -> Replay | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -217,6 +218,20 @@ class Scene:
     def arrivals_at(self, crossing: Crossing) -> Arrivals | None:
         known = zip(self.crossings, self.arrivals, strict=False)
         return next((came for other, came in known if other is crossing), None)
+
+    def at_ports(self, ports: Sequence[Port]) -> Scene:
+        """Returns the scene with only these of its ports."""
+        kept = [
+            number for number, crossing in enumerate(self.crossings) if any(crossing.port is port for port in ports)
+        ]
+        return replace(
+            self,
+            crossings=[self.crossings[number] for number in kept],
+            bursts=[self.bursts[number] for number in kept],
+            queues=[self.queues[number] for number in kept],
+            arrivals=[self.arrivals[number] for number in kept if self.arrivals],
+            counted=[self.counted[number] for number in kept if self.counted],
+        )
 
     def number_of(self, crossing: Crossing) -> int:
         """Returns the index of that very crossing in `crossings`."""

@@ -11,7 +11,7 @@ from latency_attacks import windows_of
 from latency_cases import MS, Setting
 from latency_ports import SENDER, TARGET
 
-from mburst.analysis.answers.investigate import Finding, InvestigationResult
+from mburst.analysis.answers.investigate import Finding, InvestigationResult, gathered
 from mburst.analysis.cause.gather import gather
 from mburst.analysis.cause.scene import Scene
 from mburst.analysis.cause.verdict import decide
@@ -43,6 +43,16 @@ def named(scene: Scene) -> set[int]:
 def test_the_ports_that_may_have_queued_are_named(kind: str, found: set[int], seed: int) -> None:
     case = ports.built(kind, seed, BASE, inside=True)
     assert named(case.scene) == found and set(case.queues) & found
+
+
+@pytest.mark.parametrize(("seed", "cause"), [(2, "undetermined"), (5, "bursts")])
+def test_a_full_port_that_did_not_queue_explains_no_stall_elsewhere(seed: int, cause: str) -> None:
+    case = ports.built("paced-and-stalls", seed, Setting(seconds=48))
+    assert decide(gather(case.scene, np.random.default_rng(1))).cause == "bursts"
+    scene, evidence = gathered(case.scene, [1])
+    assert [crossing.port.host for crossing in scene.crossings] == ["h"] and decide(evidence).cause == cause
+    truth = case.waited[TARGET] / (sum(case.waited) + case.stalled)
+    assert evidence.shares["bursts"].value == pytest.approx(truth, abs=0.02)
 
 
 def test_a_wait_before_the_stamp_of_its_host_is_in_that_host() -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import latency_cases as cases
 import numpy as np
-from latency_cases import MS, FluidPort, Setting, arriving, jitter, moments, served
+from latency_cases import MS, FluidPort, Setting, arriving, held, jitter, moments, served
 
 from mburst.analysis.cause.ledger import Crossing
 from mburst.analysis.cause.scene import Scene
@@ -22,12 +22,14 @@ SENDER, TARGET = 0, 1  # the ports: out of the prober's host, and towards the ta
 
 @dataclass(frozen=True)
 class PortsCase:
-    """waited: by port, the time that late probes waited there, in all, as far as the stamps of the probes show it."""
+    """waited: by port, the time that late probes waited there, in all, as far as the stamps of the probes show it;
+    stalled: the time that they were held elsewhere."""
 
     kind: str
     scene: Scene
     waited: tuple[float, float]
     models: tuple[FluidPort, FluidPort]
+    stalled: float
 
     @property
     def queues(self) -> tuple[int, ...]:
@@ -37,11 +39,13 @@ class PortsCase:
 
 
 class TwoPortsTraffic(NamedTuple):
-    """What arrives in each step at the sender's port, and at the other one; what share of the first goes on to it."""
+    """What arrives in each step at the sender's port, and at the other one; what share of the first goes on to it;
+    begin and length of stalls of a hop between them."""
 
     sent: np.ndarray
     other: np.ndarray
     onwards: float = 1.0
+    stalls: tuple[np.ndarray, np.ndarray] = (np.zeros(0), np.zeros(0))
 
 
 def relayed(rng: np.random.Generator, setting: Setting) -> TwoPortsTraffic:
@@ -86,6 +90,18 @@ def beside_paced(rng: np.random.Generator, setting: Setting) -> TwoPortsTraffic:
     return TwoPortsTraffic(sent, arriving(rng, setting, starts, drains * bytes_ns, setting.overload), 0.0)
 
 
+def paced_and_stalls(rng: np.random.Generator, setting: Setting) -> TwoPortsTraffic:
+    """Bursts queue at the target, a hop stalls as often, and the prober's host sends paced transfers to others, which
+    fill its port for a third of the time."""
+    starts, drains = bursts(rng, setting)
+    begin, bytes_ns = moments(rng, setting, 2 * setting.period_ns, 0.3 * setting.period_ns), setting.link_bps / 8e9
+    paced = 0.7 * setting.period_ns * rng.uniform(0.6, 1.4, len(begin)) * 0.95 * bytes_ns
+    sent = arriving(rng, replace(setting, load=0.01), begin, paced, 0.95)
+    holds = moments(rng, setting, setting.period_ns)
+    stalls = holds, 0.8 * setting.drain_ns * rng.uniform(0.6, 1.4, len(holds))
+    return TwoPortsTraffic(sent, arriving(rng, setting, starts, drains * bytes_ns, setting.overload), 0.0, stalls)
+
+
 def taking_turns(rng: np.random.Generator, setting: Setting) -> TwoPortsTraffic:
     """Half of the bursts queue in the prober's host, on their way to others, and the rest at the target."""
     starts, drains = bursts(rng, setting)
@@ -122,17 +138,23 @@ def built(kind: str, seed: int, setting: Setting, inside: bool | None = None) ->
     first = served(setting, traffic.sent)
     second = served(setting, traffic.onwards * first.departures + traffic.other)
     drawn = bool(rng.integers(2))
-    return case_of(kind, rng, setting, first, second, drawn if inside is None else inside)
+    return case_of(kind, rng, setting, (first, second), traffic.stalls, drawn if inside is None else inside)
 
 
 def case_of(
-    kind: str, rng: np.random.Generator, setting: Setting, first: FluidPort, second: FluidPort, inside: bool
+    kind: str,
+    rng: np.random.Generator,
+    setting: Setting,
+    models: tuple[FluidPort, FluidPort],
+    stalls: tuple[np.ndarray, np.ndarray],
+    inside: bool,
 ) -> PortsCase:
+    first, second = models
     n = int(setting.seconds * setting.rate)
     asked = np.sort(rng.uniform(0, setting.seconds * cases.S, n))
     come = asked + jitter(rng, n, 3e3)
     left = come + (one := first.delay(come, setting.link_bps))
-    there = left + jitter(rng, n, 8e3)
+    there = left + jitter(rng, n, 8e3) + (hop := held(left, *stalls))
     remote_rx = there + (two := second.delay(there, setting.link_bps))
     remote_tx = remote_rx + jitter(rng, n, 6e3)
     rx = remote_tx + jitter(rng, n, 8e3)
@@ -141,7 +163,7 @@ def case_of(
     stamped = cases.stamp(replace(setting, end="dst", skew_ns=skew, drift=0.0), times, rng.random(n) < setting.loss)
     if not inside and setting.stamps != "full":
         one = np.zeros(n)  # before the first stamp
-    late = one + two > 1 * MS
+    late = one + two + hop > 1 * MS
     crossings, spans = [], []
     for model, end, direction in ((first, "src", "out"), (second, "dst", "in")):
         port, found = cases.recorded_port(model, setting)
@@ -150,7 +172,7 @@ def case_of(
         crossings.append(Crossing(port, end, False))
         spans.append((found[0] + apart, found[1] + apart))
     scene = Scene(stamped, crossings, spans, [None, None], [])
-    return PortsCase(kind, scene, (float(one[late].sum()), float(two[late].sum())), (first, second))
+    return PortsCase(kind, scene, (float(one[late].sum()), float(two[late].sum())), models, float(hop[late].sum()))
 
 
 KINDS: dict[str, Callable[[np.random.Generator, Setting], TwoPortsTraffic]] = {
@@ -161,4 +183,5 @@ KINDS: dict[str, Callable[[np.random.Generator, Setting], TwoPortsTraffic]] = {
     "relayed-and-incast": relayed_and_incast,
     "beside-paced": beside_paced,
     "taking-turns": taking_turns,
+    "paced-and-stalls": paced_and_stalls,
 }
