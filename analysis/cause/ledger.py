@@ -7,7 +7,7 @@ Each nanosecond of a late probe beyond the median goes to one account:
   outgoing link had room;
 - `elsewhere`: spent in the network while the recorded ports of this path had room;
 - `unknown`: cannot be determined, with the reason: no stamps, bins too coarse, capture lossy, no recording of that
-  time.
+  time, or clocks that may have moved (one way).
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def keep(
             entries.append(PortWaits(number, stage, rows, arrival, departure, slack, found))
             answers[rows] = np.where((answers[rows] == Wait.BUSY) | (answers[rows] > found), answers[rows], found)
             answers[rows[found == Wait.BUSY]] = Wait.BUSY
-        book(accounts, reasons, stage, part, answers, covered(crossings, probes.tx[late]))
+        book(accounts, reasons, stage, part, answers, covered(crossings, probes.tx[late]), delays.unsure[late])
     dropped = lost | repeated  # late because a full port dropped them (tail.find_tail, repeats.find)
     accounts[dropped] = 0
     accounts[dropped, BURSTS] = excess[dropped]
@@ -200,8 +200,10 @@ def book(
     part: Floats,
     answers: NDArray[np.int8],
     recorded: NDArray[np.bool_],
+    unsure: Floats,
 ) -> None:
-    """Add the time of one stage to the accounts. answers: a Wait, or −1 if no recorded port's queue is in the stage."""
+    """Add the time of one stage to the accounts. answers: a Wait, or −1 if no recorded port's queue is in the stage.
+    unsure: the part of each probe's time in the network that may be the clocks; a full link shows that it is not."""
     busy = answers == Wait.BUSY
     accounts[busy, BURSTS] += part[busy]
     if stage in HOST_STAGES:
@@ -209,7 +211,11 @@ def book(
         return
     if stage in ("forward", "back"):
         away = (answers == Wait.IDLE) | ((answers == -1) & recorded)
-        accounts[away, ELSEWHERE] += part[away]
+        clocks = np.where(away, np.minimum(part, unsure), 0.0)
+        accounts[away, ELSEWHERE] += part[away] - clocks[away]
+        accounts[away, UNKNOWN] += clocks[away]
+        if clocks.any():
+            reasons["clocks"] = reasons.get("clocks", 0.0) + float(clocks.sum())
         rest = ~busy & ~away
         names = {int(Wait.COARSE): "coarse", int(Wait.LOSING): "losing"}
     else:

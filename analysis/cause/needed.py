@@ -20,6 +20,8 @@ DROPS = "the drop counters of the ports on the path (`mburst collect`)"
 MISSING = {
     "unstamped": "kernel stamps at both ends of the probes (`mburst reflect` at the far end): without them host and "
     "network, and the two directions, cannot be separated",
+    "clocks": "probes with answers, or synchronized clocks (PTP) of both ends: one-way delays that grow no "
+    "faster than clocks are slewed (0.1 %) may be the clocks",
     "coarse": "finer bins: the recorded ones are longer than the delays (`mburst record --bin 100us`)",
     "losing": "a recording without losses: packets, or samples of a switch, are missing while probes waited, so the "
     "bins are lower bounds",

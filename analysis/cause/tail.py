@@ -103,13 +103,14 @@ class ProbeLatency:
 
     stages: time in each stage, NaN if it cannot be separated. The direction stages are corrected by the clocks' offset,
     `offset` (reflector's clock − sender's, ns): 0 if no stamps show it; one way, it includes the delay of the empty
-    path.
+    path. unsure: the part of each one-way delay that may be the clocks, ns.
     """
 
     measured: str
     total: Floats
     stages: dict[str, Floats]
     offset: Floats
+    unsure: Floats
 
     @cached_property
     def medians(self) -> dict[str, float]:
@@ -158,9 +159,11 @@ def latency(probes: Probes) -> ProbeLatency:
     offset = clock_offset(probes)
     forward = probes.remote_rx - probes.tx - offset
     back = probes.rx - probes.remote_tx + offset
+    unsure: Floats = np.zeros(len(probes))
     if not np.isfinite(back).any():  # one way, offset and empty path cannot be separated: only variation counts
         offset = floor(probes.tx, forward)
         forward = forward - offset
+        unsure = slewed_at_most(probes.tx, forward)
     stages = {
         "send": probes.tx - probes.app_send,
         "forward": forward,
@@ -178,7 +181,7 @@ def latency(probes: Probes) -> ProbeLatency:
             gap = np.isnan(stages["round_trip"]) & whole
             stages["round_trip"][gap] = other[gap]
     total = forward if probes.measure == "one way" else latency_by(probes)
-    return ProbeLatency(probes.measure, np.where(probes.lost, np.nan, total), stages, offset)
+    return ProbeLatency(probes.measure, np.where(probes.lost, np.nan, total), stages, offset, unsure)
 
 
 def latency_by(probes: Probes) -> Floats:
@@ -268,6 +271,16 @@ def floor(time: Floats, delay: Floats) -> Floats:
         line: Floats = slope * time + float((values - slope * time[least]).min())
         return line
     return np.interp(time, time[least], values)
+
+
+def slewed_at_most(time: Floats, delay: Floats) -> Floats:
+    """Returns the most of each delay that clocks can have slewed to, from a prompt probe or from the smaller delay of
+    another one: at MOST_SLEW of the time between both. 0 where no delay is known. TIME: sorted."""
+    least = np.where(np.isfinite(delay), np.maximum(delay, 0.0), np.inf)
+    ramp = MOST_SLEW * (time - time[:1])
+    before = np.minimum.accumulate(least - ramp) + ramp
+    after = np.minimum.accumulate((least + ramp)[::-1])[::-1] - ramp
+    return np.where(np.isfinite(delay), np.minimum(before, after), 0.0)
 
 
 def middle_slope(time: Floats, values: Floats) -> float:

@@ -161,6 +161,38 @@ def test_probes_that_were_given_up_are_no_absence_of_a_tail() -> None:
     assert verdict_of(replace(scene, probes=without(scene.probes, few))).cause == "none"
 
 
+@pytest.mark.parametrize("phase", [1, 3])
+def test_a_clock_that_wanders_is_no_delay_in_the_network(phase: float) -> None:
+    """One way, a clock that moves by 2 ms to and fro within 14 s looks like delays that last for seconds."""
+    scene = build("harmless", 0, replace(BASE, stamps="one-way", drift=0.0)).scene
+    ahead = 2 * MS * np.sin(2 * np.pi * scene.probes.tx / (14 * S) + phase)
+    verdict = verdict_of(replace(scene, probes=replace(scene.probes, tx=scene.probes.tx + ahead)))
+    assert verdict.cause == "undetermined" and "cannot be placed" in verdict.reasons[0]
+    assert "may be the clocks" in verdict.missing[0]
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "apart_s", "stall_ms"), [(1.0, 600, 0.4, 25), (2.0, 300, 0.4, 25), (100.0, 240, 16, 3000)]
+)
+def test_stalls_are_no_clock_however_few_probes_there_are_and_however_long_they_last(
+    rate: float, seconds: float, apart_s: float, stall_ms: float
+) -> None:
+    setting = replace(BASE, stamps="one-way", drift=0.0, rate=rate, seconds=seconds)
+    rng, scene = np.random.default_rng(9), build("harmless", 0, setting).scene
+    stalls = moments(rng, setting, apart_s * S)
+    probes = send(rng, setting, None, {"forward": (stalls, stall_ms * MS * rng.uniform(0.6, 1.4, len(stalls)))})
+    assert verdict_of(replace(scene, probes=probes)).cause == "elsewhere"
+
+
+@pytest.mark.parametrize("rate", [2.0, 10.0, 100.0])
+@pytest.mark.parametrize(("ahead_ms", "period_s"), [(0.1, 30), (1, 300), (0.3, 60)])  # PTP, NTP
+def test_clocks_that_are_slewed_hide_no_queue(rate: float, ahead_ms: float, period_s: float) -> None:
+    setting = replace(BASE, stamps="one-way", drift=0.0, rate=rate, seconds=min(1200 / rate, 300), drain_ns=25 * MS)
+    scene = build("incast", 0, setting).scene
+    ahead = ahead_ms * MS * np.sin(2 * np.pi * scene.probes.tx / (period_s * S))
+    assert verdict_of(replace(scene, probes=replace(scene.probes, tx=scene.probes.tx + ahead))).cause == "bursts"
+
+
 def test_a_median_that_is_itself_a_wait_is_no_absence_of_a_tail() -> None:
     rng, scene = np.random.default_rng(5), build("harmless", 0, BASE).scene
     begin = np.arange(0, BASE.seconds * S, 10 * MS)
