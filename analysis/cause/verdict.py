@@ -58,7 +58,7 @@ than claim more than the evidence shows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -106,7 +106,7 @@ class Verdict:
     reasons: list[str]
     missing: list[str]
     paused: bool = False  # it is the cause because it sent pause frames
-    ports: tuple[Port, ...] = ()  # whose bursts are the cause: one of these
+    ports: tuple[Port, ...] = field(default=(), compare=False)  # whose bursts are the cause: one of these
 
 
 def decide(evidence: Evidence) -> Verdict:
