@@ -70,12 +70,14 @@ class PortWaits(NamedTuple):
 
 @dataclass(frozen=True)
 class WaitLedger:
-    """accounts: late probes × ACCOUNTS, ns. stages: stage → ns of each late probe. reasons: for `unknown`, ns."""
+    """accounts: late probes × ACCOUNTS, ns. stages: stage → ns of each late probe. booked: stage → what went from it to
+    each of ACCOUNTS, ns. reasons: for `unknown`, ns."""
 
     late: NDArray[np.int64]  # indices of the late probes
     excess: Floats
     accounts: Floats
     stages: dict[str, Floats]
+    booked: dict[str, Floats]
     entries: list[PortWaits]
     reasons: dict[str, float]
 
@@ -140,8 +142,10 @@ def keep(
     excess[lost] = np.median(seen) if len(seen) else tail.threshold_ns - tail.median_ns
     stages = split(delays, PARTS[delays.measured], late, excess)
     accounts = np.zeros((len(late), len(ACCOUNTS)))
+    booked: dict[str, Floats] = {}
     reasons: dict[str, float] = {}
     entries: list[PortWaits] = []
+    dropped = lost | repeated  # late because a full port dropped them (tail.find_tail, repeats.find)
     for stage, taken in stages.items():
         part = np.where(repeated, 0.0, taken)
         answers = np.full(len(late), -1, dtype=np.int8)
@@ -154,16 +158,18 @@ def keep(
             entries.append(PortWaits(number, stage, rows, arrival, departure, slack, found))
             answers[rows] = np.where((answers[rows] == Wait.BUSY) | (answers[rows] > found), answers[rows], found)
             answers[rows[found == Wait.BUSY]] = Wait.BUSY
-        book(accounts, reasons, stage, part, answers, covered(crossings, probes.tx[late]), delays.unsure[late])
-    dropped = lost | repeated  # late because a full port dropped them (tail.find_tail, repeats.find)
-    accounts[dropped] = 0
+        spent = np.zeros_like(accounts)
+        book(spent, reasons, stage, part, answers, covered(crossings, probes.tx[late]), delays.unsure[late])
+        spent[dropped] = 0
+        booked[stage] = spent.sum(axis=0)
+        accounts += spent
     accounts[dropped, BURSTS] = excess[dropped]
     missing = excess - accounts.sum(axis=1)
     missing[missing < 1.0] = 0
     accounts[:, UNKNOWN] += missing
     if missing.any():
         reasons["unstamped"] = reasons.get("unstamped", 0.0) + float(missing.sum())
-    return WaitLedger(late, excess, accounts, stages, entries, reasons)
+    return WaitLedger(late, excess, accounts, stages, booked, entries, reasons)
 
 
 def queue_stages(crossing: Crossing) -> tuple[str, ...]:

@@ -136,6 +136,7 @@ class Evidence:
     crossing: Crossing | None  # the port with bursts that explain most, or the first
     shares: dict[str, Estimate] = field(default_factory=dict)  # of ACCOUNTS
     stage_shares: dict[str, float] = field(default_factory=dict)
+    places: dict[str, dict[str, float]] = field(default_factory=dict)  # of `shares`: account → stage → share of all
     episodes: int = 0
     burst_episodes: int = 0  # episodes with time in `bursts`
     bursts: int = 0  # in the recorded time that probes cover

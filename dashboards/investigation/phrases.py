@@ -188,10 +188,13 @@ def pauses_words(evidence: Evidence) -> str:
     return f"The model has no pause frames, which can account for up to {could} of the late probes' excess."
 
 
-def stage_words(evidence: Evidence, stages: tuple[str, ...]) -> str:
-    """Returns the stage with most of the excess, among some stages."""
-    known = {stage: share for stage, share in evidence.stage_shares.items() if stage in stages}
-    return STAGES[max(known, key=lambda stage: known[stage])] if known else "there"
+def place_words(evidence: Evidence, account: str, group: str) -> str:
+    """Returns where an account's share of the excess was spent: its stage, or GROUP with the share of each stage."""
+    places = sorted(evidence.places[account].items(), key=lambda place: -place[1])
+    if len(places) == 1:
+        return STAGES[places[0][0]]
+    each = "; ".join(f"{share_words(share)} {STAGES[stage]}" for stage, share in places)
+    return f"{group} ({each})"
 
 
 def lag_words(evidence: Evidence) -> str:

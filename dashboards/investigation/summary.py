@@ -8,11 +8,11 @@ from ..common.sensitivity_words import answer_words, canary_words
 from ..common.words import duration
 from .phrases import (
     before_words,
+    place_words,
     ports_words,
     risk_words,
     share_range,
     share_words,
-    stage_words,
     unknown_senders_words,
     who_words,
 )
@@ -98,8 +98,8 @@ def not_by_bursts(answer: InvestigationResult, finding: Finding) -> str:
         return f"{who} causes the latency tail of {evidence.path} by pause frames: {share_range(paused.stood)} of the late probes' excess was spent at an idle port that it had asked to stop; {measured_words(finding)}."  # noqa: E501
     share = share_range(evidence.shares[cause])
     if cause == "host":
-        return f"The hosts, not the network, cause the latency tail of {evidence.path}: {share} of the late probes' excess lies {stage_words(evidence, ('send', 'turn', 'receive'))}; {measured_words(finding)}."  # noqa: E501
-    return f"The network causes the latency tail of {evidence.path}, but not at the recorded port: {share} of the late probes' excess lies {stage_words(evidence, ('forward', 'back'))} while that port had room; {measured_words(finding)}."  # noqa: E501
+        return f"The hosts, not the network, cause the latency tail of {evidence.path}: {share} of the late probes' excess lies {place_words(evidence, cause, WHERE[cause])}; {measured_words(finding)}."  # noqa: E501
+    return f"The network causes the latency tail of {evidence.path}, but not at the recorded port: {share} of the late probes' excess lies {place_words(evidence, cause, 'in the network')} while that port had room; {measured_words(finding)}."  # noqa: E501
 
 
 def by_bursts(answer: InvestigationResult, finding: Finding) -> str:

@@ -37,6 +37,9 @@ def account(evidence: Evidence, sent: Floats) -> None:
     total = float(sums.sum())
     for k, name in enumerate(ACCOUNTS):
         evidence.shares[name] = share_of_excess(evidence, ledger.accounts[:, k], sent)
+        evidence.places[name] = {
+            stage: float(spent[k]) / total for stage, spent in ledger.booked.items() if spent[k] > 0
+        }
     evidence.stage_shares = {stage: float(part.sum()) / total for stage, part in ledger.stages.items()} if total else {}
     hosts_seen = any(np.isfinite(evidence.delays.stages[stage]).any() for stage in ("send", "turn", "receive"))
     if hosts_seen and total and tail.spikes.any():
