@@ -48,6 +48,7 @@ from ..cause.read_counters import counted_packets
 from ..cause.scene import Evidence, Scene
 from ..cause.tail import LatencyTail, Probes, TailRule, find_tail, latency
 from ..cause.verdict import Verdict, decide, queueing_ports
+from ..model.carried import beyond_links
 from ..model.flow_control import uncounted_pauses
 from ..model.kept import unkept_senders
 from ..model.stats import Floats, benjamini_hochberg
@@ -172,7 +173,7 @@ def investigate(
     if answer.ports:
         answer.notes.extend(uncounted_pauses(con, ends))
     if answer.bursts:
-        answer.notes.extend(unkept_senders(con))
+        answer.notes.extend([*unkept_senders(con), *beyond_links(con)])
         answer.groups = fanin.groups(con, answer.main_bursts, addresses, lateness_of(answer))
         answer.onsets = read_onsets(con, answer.main_bursts)
         answer.contention = contention(con, MOST_PAIRS)

@@ -70,6 +70,7 @@ def scope_of(store: StoreFolder, arguments: argparse.Namespace) -> Scope:
 def run(arguments: argparse.Namespace) -> int:
     """Detect bursts and print them."""
     from ..analysis.bursts.find import COLUMNS, listed, listed_json, overlapping_recordings
+    from ..analysis.model.carried import beyond_links
     from ..analysis.model.kept import unkept_senders
     from ..api.bursts import detected
     from ..sql import StoreFolder
@@ -89,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         output.write("csv", COLUMNS, (list(burst.values()) for burst in listed(connection)))
-    for sentence in unkept_senders(connection):
+    for sentence in [*unkept_senders(connection), *beyond_links(connection)]:
         print_message(sentence)
     for first, second in overlapping_recordings(connection):
         print_message(

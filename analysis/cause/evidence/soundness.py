@@ -8,14 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ....ethernet import FULL_FRAME_WIRE_BYTES
+from ...model.carried import most_carried
 from ...model.stats import Estimate, Floats, wilson
 from ..port import Port
 from ..scene import Evidence, RecordedMarks, Soundness
 
-MERGED = 65536  # bytes of the largest merged frame: all of them may be counted at one moment
-COALESCED = 100_000  # ns for which an interface may hold packets before the kernel stamps them
 SHIFTS = 199
-ABOVE = 1.1  # of line rate: wire bytes of merged frames are estimated
 
 
 class StretchBins(NamedTuple):
@@ -58,12 +56,12 @@ def lost_in(port: Port, met: StretchBins) -> Floats:
 
 def excessive(port: Port, met: StretchBins) -> tuple[float, float]:
     """Returns the most that the port carried in a time as long as the median stretch, as a share of line rate, and that
-    time, ns. (0, 0) if merged frames and late stamps explain it. A mirror carries both directions."""
+    time, ns. (0, 0) if merged frames and late stamps explain it."""
     if not len(met.first):
         return 0.0, 0.0
     bins = max(1.0, round(float(np.median(met.last - met.first))))
-    most, at_once = port.ceiling(bins), MERGED + port.link_bps / 8e9 * COALESCED
-    limit = ABOVE * (2 if port.direction == "mirror" else 1) + at_once / (bins * port.bin_bytes)
+    most = port.ceiling(bins)
+    limit = most_carried(bins * port.bin_ns, port.link_bps, port.direction) / (bins * port.bin_bytes)
     return (most, bins * port.bin_ns) if most > limit else (0.0, 0.0)
 
 
