@@ -111,13 +111,15 @@ def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until:
     rows = dicts(
         connection,
         """
-        SELECT lanes.*, clock, packets, dropped, late, complete, ended, gaps, gap_bytes, unknown_gaps,
+        SELECT lanes.*, clock, packets, dropped, late, unparsed, unattributed_packets, complete, ended, gaps, gap_bytes,
+               unknown_gaps,
                count(DISTINCT rack) OVER (PARTITION BY host) > 1 AS is_in_racks,
                coalesce(start_ns >= $until OR end_ns <= $since, false) AS is_elsewhere,
                start_ns IS NOT NULL AND end_ns IS NOT NULL AS is_placed
         FROM lanes JOIN (
-            SELECT recording_id, clock, packets, dropped, late, complete, ended, start_ns, end_ns FROM recordings)
-            USING (recording_id)
+            SELECT recording_id, clock, packets, dropped, late, unparsed, unattributed_packets, complete, ended,
+                   start_ns, end_ns
+            FROM recordings) USING (recording_id)
         LEFT JOIN (
             SELECT recording_id, count(*) AS gaps, CAST(coalesce(sum(bytes), 0) AS BIGINT) AS gap_bytes,
                    count(*) FILTER (bytes IS NULL) AS unknown_gaps
@@ -203,8 +205,12 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
         lost.append(_missing(lane))
     if broken:
         lost.append(broken)
-    nothing = "no sample is missing" if of_port([lane]) else "no packet was lost"
-    return found + "; " + ("; ".join(lost) or nothing)
+    lost = lost or ["no sample is missing" if of_port([lane]) else "no packet was lost"]
+    if lane["unparsed"]:
+        lost.append(f"{format_count(lane['unparsed'], 'packet')} could not be parsed")
+    if lane["unattributed_packets"]:
+        lost.append(f"{format_count(lane['unattributed_packets'], 'packet')} without a sender")
+    return "; ".join([found, *lost])
 
 
 def _length(spans: Mapping[tuple[str, int], Sequence[Interval]]) -> int:

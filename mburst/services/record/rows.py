@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 # Of an interface, the frames that are neither from nor to this host, from which on its address is in doubt.
 DOUBTFUL_SHARE = 0.05
 LEAST_FOREIGN = 10
+ETHERNET = 1  # its number as a link type of capture files
 
 
 class WrittenTimes:
@@ -146,7 +148,7 @@ def silent_lanes(recording: RecordSettings, facts: Facts) -> list[Lane]:
         {
             "interface": recording.targets[0],
             "index": 0,
-            "linktype": 1,
+            "linktype": ETHERNET,
             "snaplen": facts["snaplen"],
             "link_bps": found["link_bps"] if found else 0,
             "busy": bool(recording.sources_above_ppb and (recording.link_bps or (found and found["link_bps"]))),
@@ -249,6 +251,7 @@ def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> 
     late = sum(lane["late"] for lane in lanes) - facts["misdated"]
     if late:
         notes.append(f"{format_count(late, 'packet')} outside the reorder window, in no bin; raise --reorder-window")
+    notes += _not_understood(lanes)
     steps = _clock_steps(lanes)
     if steps:
         notes.append(f"{format_count(steps, 'step')} of the clock: a new clock epoch begins at each")
@@ -269,6 +272,20 @@ def describe(recording: RecordSettings, capture: Capture, lanes: list[Lane]) -> 
     if facts["flows_unseen"]:
         notes.append("there were more flows than fit in memory: counts of flows are lower bounds")
     return notes
+
+
+def _not_understood(lanes: list[Lane]) -> Iterator[str]:
+    """Yields how many packets could not be parsed, by the link type if it is not Ethernet, and how many have no
+    sender."""
+    unparsed: dict[int, int] = {}
+    for lane in lanes:
+        unparsed[lane["linktype"]] = unparsed.get(lane["linktype"], 0) + (lane["unparsed"] or 0)
+    for linktype, packets in unparsed.items():
+        of = "" if linktype == ETHERNET else f" of link type {linktype}"
+        if packets:
+            yield f"{format_count(packets, 'packet')}{of} could not be parsed: counted by length alone"
+    if packets := sum(lane["unattributed_packets"] for lane in lanes):
+        yield f"{format_count(packets, 'packet')} without a sender"
 
 
 def seconds(row: Row) -> float:
