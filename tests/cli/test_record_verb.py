@@ -165,32 +165,6 @@ def test_steps_of_the_clocks_of_several_interfaces_add_up():
     assert describe(recording, capture, lanes) == ["3 steps of the clock: a new clock epoch begins at each"]
 
 
-@pytest.mark.parametrize(
-    ("linktype", "note"),
-    [(105, "5 packets of link type 105 could not be parsed: counted by length alone"), (101, ""), (1, "")],
-)
-def test_packets_that_cannot_be_parsed_are_reported(tmp_path, capsys, linktype, note):
-    """Wherever senders are shown, too: a capture of IEEE 802.11 has none."""
-    given = bytearray(pcap([Frame(START_NS + at, 1, 100) for at in range(5)]))
-    given[20:24] = linktype.to_bytes(4, "little")
-    if linktype == 101:  # raw IP
-        given = b"".join([given[:24], *(raw_ip(given[24 + at * 112 :][:112]) for at in range(5))])
-    (tmp_path / "wlan.pcap").write_bytes(given)
-    store = str(tmp_path / "s")
-    assert main(["record", str(tmp_path / "wlan.pcap"), "-o", store, "--link", "1G"]) == 0
-    printed = capsys.readouterr().out
-    assert ("could not be parsed" in printed) == ("without a sender" in printed) == bool(note) and note in printed
-    assert main(["bursts", store]) == 0
-    said = "; no packet was lost; 5 packets could not be parsed; 5 packets without a sender\n"
-    assert (said in capsys.readouterr().out) == bool(note)
-
-
-def raw_ip(record: bytes) -> bytes:
-    """Returns a record of a capture file without its Ethernet header."""
-    lengths = (int.from_bytes(record[at : at + 4], "little") - 14 for at in (8, 12))
-    return record[:8] + b"".join(length.to_bytes(4, "little") for length in lengths) + record[30:]
-
-
 def test_one_direction_states_how_many_packets_were_left_out(capture, tmp_path, capsys):
     assert main(["record", str(capture), "-o", str(tmp_path / "s"), "--direction", "in"]) == 0
     assert "packets of the other direction left out (--direction)" in capsys.readouterr().out

@@ -22,7 +22,7 @@ from .opening import open_capture
 from .reading import AheadReader, Reader, Turn
 from .recording import Notes, RecordProgress, RecordSettings, Row, fingerprint, is_live, is_repeatable
 from .reserve import DiskReserve
-from .rows import Attempt, RecordState, describe, silent_lanes
+from .rows import Attempt, RecordState, describe, silence_text, silent_lanes
 from .tally import BinTally
 from .watch import InterfaceMonitor
 
@@ -449,6 +449,8 @@ class Recorder:
 
     def _notes(self, failure: MburstError | None) -> list[str]:
         notes = [*describe(self.recording, self.capture, self.lanes), *self.reserve.notes()]
+        if not self.capture.facts["live"] and (silence := self.tally.silence()):
+            notes.append(silence_text(*silence))
         notes += [*self.pinned, *self.keeper.notes(self.capture.facts)]
         if failure:
             notes.append(f"the input ended early: {failure}")

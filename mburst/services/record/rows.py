@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from ... import __version__
 from ...quality import STAMP_WORDS, STAMPERS, Quality
 from ...sql.tables import COMPLETE
-from ...units import NS_PER_S, format_count
+from ...units import NS_PER_S, format_count, format_duration, format_time
 from .backends import COUNT_LESS
 from .interface_counters import InterfaceCounters
 from .recording import RecordSettings, Row
@@ -286,6 +286,12 @@ def _not_understood(lanes: list[Lane]) -> Iterator[str]:
             yield f"{format_count(packets, 'packet')}{of} could not be parsed: counted by length alone"
     if packets := sum(lane["unattributed_packets"] for lane in lanes):
         yield f"{format_count(packets, 'packet')} without a sender"
+
+
+def silence_text(begin_ns: int, end_ns: int) -> str:
+    """Returns a note on nearly all of a file's time, in which it has no packet."""
+    span = f"from {format_time(begin_ns)} to {format_time(end_ns)} UTC"
+    return f"no packet for {format_duration(end_ns - begin_ns)}, {span}: that counts as idle, even if the clock jumped"
 
 
 def seconds(row: Row) -> float:
