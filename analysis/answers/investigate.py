@@ -47,7 +47,7 @@ from ..cause.read import (
 from ..cause.read_counters import counted_packets
 from ..cause.scene import Evidence, Scene
 from ..cause.tail import LatencyTail, Probes, TailRule, find_tail, latency
-from ..cause.verdict import Verdict, decide, queueing_ports
+from ..cause.verdict import Verdict, decide, ports_without_queue
 from ..model.carried import beyond_links
 from ..model.flow_control import uncounted_pauses
 from ..model.kept import unkept_senders
@@ -161,7 +161,7 @@ def investigate(
     linked = linked_ports(con, answer.ports, answer.origin_ns)
     scenes = make_scenes(con, question, answer, linked, paths, addresses)
     scenes = [with_left_out(scene, left_out(recordings, chosen), answer.origin_ns) for scene in scenes]
-    answer.findings = assess(scenes, question.seed)
+    answer.findings = assess(scenes, question.seed, answer.notes)
     hold_sources_together(con, answer, linked, scenes)
     if not answer.ports and not answer.missing:
         answer.missing.append("a recording of the port (`mburst record`)")
@@ -229,7 +229,7 @@ def doubted(finding: Finding, agreements: list[Agreement]) -> Finding:
 def rests_on(finding: Finding) -> set[str]:
     """Returns the names of the ports that the verdict is about."""
     crossing = finding.evidence.crossing
-    return {port.name for port in finding.verdict.ports} or ({crossing.port.name} if crossing else set())
+    return set(finding.verdict.ports) or ({crossing.port.name} if crossing else set())
 
 
 def consider_changes(con: duckdb.DuckDBPyConnection, answer: InvestigationResult) -> None:
@@ -443,11 +443,11 @@ def burst_arrays(port: Port, bursts: list[dict[str, Any]], origin: int) -> tuple
     )
 
 
-def assess(scenes: list[Scene], seed: int) -> list[Finding]:
+def assess(scenes: list[Scene], seed: int, notes: list[str]) -> list[Finding]:
     """Returns the evidence and the verdict of every path, with false discoveries controlled over all paths. The
     deciding path comes first: the one with the most lateness among those with a tail, else the first that could not be
     assessed, else any."""
-    examined = [gathered(scene, [seed, k]) for k, scene in enumerate(scenes)]
+    examined = [gathered(scene, [seed, k], notes) for k, scene in enumerate(scenes)]
     tested = [e for _, e in examined if e.p_value is not None]
     for e, q in zip(tested, benjamini_hochberg([e.p_value for e in tested if e.p_value is not None]), strict=True):
         e.q_value = q
@@ -460,15 +460,21 @@ def assess(scenes: list[Scene], seed: int) -> list[Finding]:
     return sorted(findings, key=weight, reverse=True)
 
 
-def gathered(scene: Scene, seed: list[int]) -> tuple[Scene, Evidence]:
-    """Returns the scene and the evidence on its path. If bursts are the cause, ports that surely did not queue are left
-    out: they explain no wait, however full they were."""
+def gathered(scene: Scene, seed: list[int], notes: list[str]) -> tuple[Scene, Evidence]:
+    """Returns the scene and the evidence on its path. Full ports are left out, and noted, if nothing shows that they
+    queued: they explain no wait, however full they were. Those with pause frames may, and stay."""
     evidence = gather.gather(scene, np.random.default_rng(seed))
-    queueing = queueing_ports(evidence)
-    if len(queueing) > len(evidence.other_ports) or decide(evidence).cause != "bursts":
+    idle = [
+        (port, why)
+        for port, why in ports_without_queue(evidence)
+        if port.signals is None or not port.signals.pauses.any()
+    ]
+    if not idle:
         return scene, evidence
-    scene = scene.at_ports(queueing)
-    return scene, gather.gather(scene, np.random.default_rng(seed))
+    notes.extend(
+        f"{evidence.path}: {port.name} was full while probes waited, and is left out: {why}" for port, why in idle
+    )
+    return gathered(scene.without_ports([port for port, _ in idle]), seed, notes)
 
 
 def replay_of(con: duckdb.DuckDBPyConnection, answer: InvestigationResult) -> Replay | None:

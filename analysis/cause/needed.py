@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .scene import Paused
+
 LONGER = "a longer recording, with more bursts"
 HIGHER = "a higher `--threshold`, if there is one below which the port is most of the time"
 LONGER_MIXED = "a longer recording: the shares are uncertain or causes are mixed"
@@ -29,3 +31,12 @@ MISSING = {
     "name them",
     "unrecorded": "a recording of the port while the probes ran (`mburst record`)",
 }
+
+
+def reason_to_pause(paused: Paused) -> str:
+    """Returns what would show why one end asks the other to stop."""
+    if paused.asker == "host":
+        return f"why {paused.port.host} sends pause frames (`ethtool -S`: receive buffers, PCIe)"
+    if paused.asker == "elsewhere":
+        return "why the switch sends pause frames: queues and pause counters of its other ports (`mburst collect`)"
+    return "which end of the link sends the pause frames: a recording of both directions (`mburst record`)"

@@ -81,6 +81,11 @@ class Paused(NamedTuple):
     episodes: int
     p_value: float | None
 
+    @property
+    def is_whole_link(self) -> bool:
+        """Whether all classes of the link were asked to stop."""
+        return self.port.signals is not None and self.port.signals.is_whole_link
+
 
 class Notified(NamedTuple):
     """Congestion notifications about a port's traffic: their number, how many were in bursts of that port, and the
@@ -220,10 +225,10 @@ class Scene:
         known = zip(self.crossings, self.arrivals, strict=False)
         return next((came for other, came in known if other is crossing), None)
 
-    def at_ports(self, ports: Sequence[Port]) -> Scene:
-        """Returns the scene with only these of its ports."""
+    def without_ports(self, ports: Sequence[Port]) -> Scene:
+        """Returns the scene without these of its ports."""
         kept = [
-            number for number, crossing in enumerate(self.crossings) if any(crossing.port is port for port in ports)
+            number for number, crossing in enumerate(self.crossings) if all(crossing.port is not port for port in ports)
         ]
         return replace(
             self,

@@ -48,9 +48,10 @@ than claim more than the evidence shows.
       to stop, in COINCIDENCES episodes, and all but SIGNIFICANT of shifted pauses meet the waits less well.
    b. Otherwise a cause must have significantly more than half without all that the pauses can account for, unless it is
       the account of the asker.
-7. Bursts of several ports of the path are named, as those of one of them, unless the other ports surely did not queue:
-   windows of the switch show the queue at the main port (or none at theirs), packets passed their queue or it does not
-   explain the waits (4d), or these fit other bursts as well (UNLIKELY). A port that feeds the next one fills it, too.
+7. Bursts of several ports of the path are named, as those of one of them, without the ports that nothing shows to have
+   queued: windows of the switch show the queue at the main port (or none at theirs), packets passed their queue or it
+   does not explain the waits (4d), or these fit other bursts as well (UNLIKELY). A port that feeds the next one fills
+   it, too. The main port is left out if its windows contradict and another one may have queued.
 8. A cause gives way if most late or lost probes were sent while nothing was recorded, and significantly more than TWICE
    as often as in recorded time.
 9. Unknown time could have any cause: if it could turn the majority, the answer is `undetermined`.
@@ -58,7 +59,7 @@ than claim more than the evidence shows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -79,6 +80,7 @@ from .needed import (
     RHYTHM,
     SPEED,
     UNANSWERED,
+    reason_to_pause,
 )
 from .port import Port
 from .scene import Control, Evidence, Paused, Unrecorded
@@ -95,6 +97,7 @@ STANDING = 0.9  # of the full stretches: no packet passes a queue; the rest are 
 EXPLAINED = 1 / 3  # of the waiting; the queue is one number for all bursts, and real ones come at many speeds
 TWICE = 2.0  # as often: more than half of the lateness at that time has another reason than the lateness here
 CONTROL_SPIKES = 5  # fewer are no effect
+TOO_SHORT = "the switch's queue was too short for these delays"
 Doubt = tuple[str, str]  # a reason that keeps a cause from being stated, and what would settle it
 
 
@@ -106,7 +109,7 @@ class Verdict:
     reasons: list[str]
     missing: list[str]
     paused: bool = False  # it is the cause because it sent pause frames
-    ports: tuple[Port, ...] = field(default=(), compare=False)  # whose bursts are the cause: one of these
+    ports: tuple[str, ...] = ()  # the names of those whose bursts are the cause: one of these
 
 
 def decide(evidence: Evidence) -> Verdict:
@@ -148,7 +151,7 @@ def decide(evidence: Evidence) -> Verdict:
     if doubts:
         return Verdict("undetermined", [doubt for doubt, _ in doubts], [*dict.fromkeys(m for _, m in doubts), *missing])
     reasons = [f"{format_share(share.value)} of the excess", *stated(evidence)]
-    return Verdict("bursts", reasons, missing, ports=tuple(queueing_ports(evidence)))
+    return Verdict("bursts", reasons, missing, ports=tuple(port.name for port in queueing_ports(evidence)))
 
 
 def doubts_about_none(evidence: Evidence) -> list[Doubt]:
@@ -209,7 +212,7 @@ def doubts_about_pauses(evidence: Evidence, account: str) -> list[Doubt]:
         return []
     part = format_share(paused.could.value)
     doubts = [(f"{asked_words(paused)}, which can account for up to {part} of the excess", reason_to_pause(paused))]
-    if not is_whole_link(paused):
+    if not paused.is_whole_link:
         doubts.append(("whether these classes are those of the probes is not known", CLASS))
     return doubts
 
@@ -222,19 +225,6 @@ def asked_words(paused: Paused) -> str:
         "elsewhere": f"the switch asked {port.host} to stop sending on {port.interface}",
     }.get(paused.asker, f"one end of the link of {port.name} asked the other to stop sending")
     return f"{who} (pause frames, {class_words(signals.asked_classes if signals else ())})"
-
-
-def is_whole_link(paused: Paused) -> bool:
-    return paused.port.signals is not None and paused.port.signals.is_whole_link
-
-
-def reason_to_pause(paused: Paused) -> str:
-    """Returns what would show why one end asks the other to stop."""
-    if paused.asker == "host":
-        return f"why {paused.port.host} sends pause frames (`ethtool -S`: receive buffers, PCIe)"
-    if paused.asker == "elsewhere":
-        return "why the switch sends pause frames: queues and pause counters of its other ports (`mburst collect`)"
-    return "which end of the link sends the pause frames: a recording of both directions (`mburst record`)"
 
 
 def doubt_about_elsewhere(evidence: Evidence) -> tuple[str, str] | None:
@@ -306,7 +296,7 @@ def doubts_about_port(evidence: Evidence) -> list[Doubt]:
             known = "which host is behind the switch's port (`links` of `mburst collect`, or `--alias NAME`)"
         doubts.append(("nothing says that these probes cross the recorded port", known))
     if evidence.switch is not None and not evidence.switch.fits:
-        doubts.append(("the switch's queue was too short for these delays", QUEUES))
+        doubts.append((TOO_SHORT, QUEUES))
     if said := doubt_about_marks(evidence):
         doubts.append((said, QUEUES))
     return doubts
@@ -347,21 +337,34 @@ def doubts_about_recording(evidence: Evidence) -> list[Doubt]:
 
 def queueing_ports(evidence: Evidence) -> list[Port]:
     """Returns the ports of which one queued if bursts are the cause, the one that explains most first (rule 7)."""
-    is_seen = evidence.switch is not None and evidence.switch.seen
-    others = [] if is_seen else [other for other in evidence.other_ports if may_queue(other)]
-    return [found.crossing.port for found in (evidence, *others) if found.crossing]
+    idle = {id(port) for port, _ in ports_without_queue(evidence)}
+    full = {id(of.crossing.port): of.crossing.port for of in (evidence, *evidence.other_ports) if of.crossing}
+    return [port for number, port in full.items() if number not in idle]
 
 
-def may_queue(other: Evidence) -> bool:
-    """Returns whether nothing excludes that another port of the path queued."""
+def ports_without_queue(evidence: Evidence) -> list[tuple[Port, str]]:
+    """Returns the full ports of the path that nothing shows to have queued, each with the reason (rule 7)."""
+    if evidence.crossing is None:
+        return []
+    main, switch, others = evidence.crossing.port, evidence.switch, evidence.other_ports
+    found = [(of.crossing.port, why_not(of)) for of in others if of.crossing and of.crossing.port is not main]
+    if switch is not None and switch.seen:
+        return [(port, why or f"the switch's windows show the queue at {main.name}") for port, why in found]
+    idle = [(port, why) for port, why in found if why]
+    is_contradicted = switch is not None and not switch.fits and len(idle) < len(found)
+    return [(main, TOO_SHORT), *idle] if is_contradicted else idle
+
+
+def why_not(other: Evidence) -> str:
+    """Returns why another full port of the path did not queue, as far as the evidence shows; '' if it may have."""
     model = other.fifo
     if model is not None and model.standing is not None and model.standing.high < STANDING:
-        return False
+        return "packets passed its queue"
     if model is not None and model.explained is not None and not explains(model.explained):
-        return False
+        return "a queue at it does not explain most of the waiting"
     if other.pairing_p is not None and other.pairing_p > UNLIKELY:
-        return False
-    return other.switch is None or other.switch.fits
+        return "the waits fit its other bursts as well"
+    return "" if other.switch is None or other.switch.fits else TOO_SHORT
 
 
 def stated(evidence: Evidence) -> list[str]:

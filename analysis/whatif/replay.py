@@ -18,6 +18,7 @@ from ...units import format_share
 from ..cause.arriving import ArrivalCurve, FullStretches, curve_of_probes, curve_of_senders, stretches_of
 from ..cause.evidence.fifo import waited_here
 from ..cause.scene import Evidence, Scene
+from ..cause.verdict import queueing_ports
 from ..model.lines import correlation
 from ..model.stats import Floats, quantiles
 from .frames import ByteSpans, QueuedFrames, queued
@@ -54,6 +55,10 @@ class WhatIfChange:
     stagger_ns: float = 0.0  # the senders begin one after the other over this time
     fan_in: int | None = None  # limit of concurrent senders
     buffer_bytes: float | None = None
+
+    @property
+    def is_any(self) -> bool:
+        return self.moves or self.priority or self.link_bps is not None or self.buffer_bytes is not None
 
     @property
     def moves(self) -> bool:
@@ -104,6 +109,7 @@ class Replay:
     fan_in: int
     known: float
     lost_bytes: str  # evidence that the recorded port dropped some of the traffic; empty without any
+    elsewhere: str  # other ports that may have queued instead; empty without any
     modelled: PredictedLatency = field(init=False)
 
     def __post_init__(self) -> None:
@@ -183,6 +189,7 @@ def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) 
         correlation(fitted.modelled[late], waited[here][late]), len(late),
         fan_in_of(sent), float(sent.bytes[sent.sender != STILL].sum() / max(sent.bytes.sum(), 1.0)),
         dropping(scene, evidence, full, at[here], waited[here]),
+        " or ".join(other.name for other in queueing_ports(evidence) if other is not port),
     )  # fmt: skip
 
 
@@ -301,7 +308,12 @@ def with_doubts(replay: Replay, outcome: PredictedLatency) -> PredictedLatency:
     most = hidden(replay, change)
     high = max(high, most)
     wide = high > UNSURE * max(low, 1.0) or predicted < (1 - QUARTER) * most
-    return outcome._replace(p99_range=(low, high), unsure=why_unsure(replay, change, most > 0) if wide else "")
+    why = why_unsure(replay, change, most > 0) if wide else ""
+    if replay.elsewhere and change.is_any:
+        recorded = replay.recorded.quantiles_ns[1] or 0.0
+        low, high = min(low, recorded), max(high, recorded)
+        why = f"the queue may have been at {replay.elsewhere}, where it would not change"
+    return outcome._replace(p99_range=(low, high), unsure=why)
 
 
 def hidden(replay: Replay, change: WhatIfChange) -> float:

@@ -26,9 +26,9 @@ def evidence_rows(evidence: Evidence) -> list[list[str]]:
 def ledger_rows(evidence: Evidence) -> list[list[str]]:
     """Returns where the late probes' time was spent, and the part in bursts."""
     accounts = {
-        "bursts": "excess spent waiting while the link was full",
+        "bursts": "excess spent waiting while a recorded link was full",
         "host": "excess spent in hosts",
-        "elsewhere": "excess spent in the network while the recorded port had room",
+        "elsewhere": "excess spent in the network while the recorded links had room",
         "unknown": "excess that cannot be placed",
     }
     if evidence.crossing is None:  # these are accounts of a recorded port

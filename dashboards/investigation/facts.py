@@ -154,7 +154,7 @@ def evidence_facts(finding: Finding | None) -> dict[str, Any]:
         "queue_seen": evidence.switch.seen if evidence.switch else None,
         "queue_agreement": evidence.switch.agreement if evidence.switch else None,
         "port": evidence.crossing.port.name if evidence.crossing else None,
-        "ports": [port.name for port in finding.verdict.ports],
+        "ports": list(finding.verdict.ports),
     }
 
 

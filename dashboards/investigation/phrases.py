@@ -165,17 +165,19 @@ def p_words(p: float) -> str:
 def before_words(evidence: Evidence) -> str:
     """Returns a sentence on what only a switch's queue windows can show; '' if they did, or if the queue is in the
     recorded host."""
-    port, others = evidence.crossing.port if evidence.crossing else None, queueing_ports(evidence)[1:]
-    if others:
-        names = " or ".join(port.name for port in others)
-        return (
-            f"The queue was at this port or at {names}, which was full at the same times: queue windows of both would "
-            "show (`mburst collect`, `mburst import queues`)."
-        )
-    if port is None or port.direction == "out" or (evidence.switch is not None and evidence.switch.seen):
+    port, ports = evidence.crossing.port if evidence.crossing else None, queueing_ports(evidence)
+    if port is None or (evidence.switch is not None and evidence.switch.seen):
+        return ""
+    if len(ports) > 1:
+        names = " or at ".join(of.name for of in ports)
+        behind = " and ".join(of.name for of in ports if of.direction != "out")  # the others queue in their hosts
+        shown = f"the switch's queue windows of {behind} would" if behind else "what they carried does not"
+        where = " (`mburst collect`, `mburst import queues`)" if behind else ""
+        return f"The queue was at {names}, which were full at the same times: {shown} show which{where}."
+    if port.direction == "out":
         return ""
     return (
-        "The queue was at this port or at one of its speed before it: the switch's queue windows would show "
+        f"The queue was at {port.name} or at a port of its speed before it: the switch's queue windows would show "
         "(`mburst collect`, `mburst import queues`)."
     )
 

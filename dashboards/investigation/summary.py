@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...analysis.answers.investigate import Finding, InvestigationResult, rests_on
+from ...analysis.cause.verdict import queueing_ports
 from ...units import format_count
 from ..common.sensitivity_words import answer_words, canary_words
 from ..common.words import duration
@@ -18,7 +19,7 @@ from .phrases import (
 )
 
 MOST_OTHERS = 3  # further paths named in the summary
-WHERE = {"bursts": "while the link was full", "host": "in the hosts", "elsewhere": "elsewhere in the network"}
+WHERE = {"bursts": "while a recorded link was full", "host": "in the hosts", "elsewhere": "elsewhere in the network"}
 OTHER_CAUSES = {
     "bursts": "bursts of another port",
     "host": "its hosts",
@@ -99,12 +100,13 @@ def not_by_bursts(answer: InvestigationResult, finding: Finding) -> str:
     share = share_range(evidence.shares[cause])
     if cause == "host":
         return f"The hosts, not the network, cause the latency tail of {evidence.path}: {share} of the late probes' excess lies {place_words(evidence, cause, WHERE[cause])}; {measured_words(finding)}."  # noqa: E501
-    return f"The network causes the latency tail of {evidence.path}, but not at the recorded port: {share} of the late probes' excess lies {place_words(evidence, cause, 'in the network')} while that port had room; {measured_words(finding)}."  # noqa: E501
+    at, had = ("port", "that port") if len(finding.scene.crossings) == 1 else ("ports", "those ports")
+    return f"The network causes the latency tail of {evidence.path}, but not at the recorded {at}: {share} of the late probes' excess lies {place_words(evidence, cause, 'in the network')} while {had} had room; {measured_words(finding)}."  # noqa: E501
 
 
 def by_bursts(answer: InvestigationResult, finding: Finding) -> str:
     evidence = finding.evidence
-    ports = finding.verdict.ports
+    ports = queueing_ports(evidence)
     spent = f"was spent waiting while {'that link' if len(ports) == 1 else 'one of these links'} was full"
     if evidence.repeats.dropped.any():
         spent += ", or for what it dropped to be sent again"

@@ -469,6 +469,6 @@ def test_a_second_path_with_another_cause_is_in_the_summary_and_losses_in_the_re
     assert "This is not all: a path has a tail that this does not explain: " in payload["summary"]
     bursts = next(path for path in payload["paths"] if path["cause"] == "bursts")
     assert any("lost 7 packets" in reason for reason in bursts["reasons"])
-    assert "at this port or at one of its speed before it" in bursts["evidence"]["place"]
+    assert "at h eth0 in or at a port of its speed before it" in bursts["evidence"]["place"]
     assert bursts["tail"]["rule"] == {"factor": 5.0, "excess_ns": 1_000_000}
     assert bursts["evidence"]["capture"]["dropped"] == 7 and bursts["evidence"]["repeated"]["dropped"] == 0
