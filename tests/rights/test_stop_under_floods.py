@@ -260,7 +260,7 @@ PARTS: dict[str, tuple[Callable[[Path], object], int, tuple[int, ...]]] = {
     "live, by requests, halves of such and wishes": (live, signal.SIGTERM, (0,)),
     "metrics, by the same": (metrics, signal.SIGTERM, (0,)),
     "reflect, by datagrams and connections": (reflecting, signal.SIGTERM, (0,)),
-    "probe, by answers": (probing, signal.SIGTERM, (1,)),  # since there was no valid answer
+    "probe, by answers": (probing, signal.SIGTERM, (0,)),
     "switch-agent, by connections": (serving_ports, signal.SIGTERM, (0,)),
     "sql, by a question without end": (asking, signal.SIGINT, (130,)),
 }
