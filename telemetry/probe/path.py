@@ -39,7 +39,7 @@ TROUBLE = {
 }
 
 
-class PathOptions(NamedTuple):
+class SendOptions(NamedTuple):
     """How the probes of a path are sent."""
 
     size: int  # bytes: of the datagram's payload or the message
@@ -48,7 +48,7 @@ class PathOptions(NamedTuple):
     hardware: bool  # with stamps of the NIC
 
 
-def open_socket(target: ProbeTarget, kind: socket.SocketKind, protocol: int, options: PathOptions) -> socket.socket:
+def open_socket(target: ProbeTarget, kind: socket.SocketKind, protocol: int, options: SendOptions) -> socket.socket:
     """Returns a socket that is bound to the source, not connected yet. Raises MburstError."""
     sock = None
     try:
@@ -195,7 +195,7 @@ class DatagramPath(ProbePath):
 class UdpPath(DatagramPath):
     """STAMP, see stamp.py."""
 
-    def __init__(self, target: ProbeTarget, pacer: Pacer, report: Report, options: PathOptions, error: int) -> None:
+    def __init__(self, target: ProbeTarget, pacer: Pacer, report: Report, options: SendOptions, error: int) -> None:
         self._answers: list[tuple[int, int]] = [(-1, -1)] * _ANSWERS  # (number of the reflector, number of the prober)
         self._remote_next = 0
         self._remote_lost = 0
@@ -276,7 +276,7 @@ class IcmpPath(DatagramPath):
     _DATA = struct.Struct("!QQ")
     LEAST_BYTES = _DATA.size
 
-    def __init__(self, target: ProbeTarget, pacer: Pacer, report: Report, options: PathOptions) -> None:
+    def __init__(self, target: ProbeTarget, pacer: Pacer, report: Report, options: SendOptions) -> None:
         six = target.family == socket.AF_INET6
         request, self._reply = (128, 129) if six else (8, 0)
         protocol = socket.IPPROTO_ICMPV6 if six else socket.IPPROTO_ICMP

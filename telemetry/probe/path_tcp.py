@@ -16,7 +16,7 @@ from collections import deque
 from ...errors import MburstError
 from . import timestamping
 from .pacer import READ, SENDS, STREAM, TAKES, WRITE, Pacer, Shape
-from .path import PathOptions, ProbePath, Report, open_socket
+from .path import ProbePath, Report, SendOptions, open_socket
 from .targets import ProbeTarget
 
 _AGAIN_NS = 500_000_000  # between two attempts to connect
@@ -29,7 +29,7 @@ class TcpPath(ProbePath):
     """A connection that is made again when it breaks. While it accepts all that is due, the pacer sends. Probes that
     are due before it is made, and while its window is full, come to `due`."""
 
-    def __init__(self, target: ProbeTarget, pacer: Pacer, report: Report, options: PathOptions) -> None:
+    def __init__(self, target: ProbeTarget, pacer: Pacer, report: Report, options: SendOptions) -> None:
         shape = Shape(options.size, b"", number_at=0, number_bytes=8, time_at=8)
         super().__init__(target, pacer, report, shape, options.hardware)
         self._options = options

@@ -22,7 +22,7 @@ from . import stamp
 from .clock import Clocks, jump_ns
 from .exchanges import SettledProbes
 from .pacer import Pacer
-from .path import IcmpPath, PathOptions, ProbePath, Report, UdpPath
+from .path import IcmpPath, ProbePath, Report, SendOptions, UdpPath
 from .path_tcp import TcpPath
 from .schedule import Schedule
 from .targets import ProbeTarget
@@ -94,7 +94,7 @@ class Prober:
 
     def _open(self, target: ProbeTarget, port: int) -> ProbePath:
         plan = self.plan
-        options = PathOptions(plan.size, (plan.source, port), plan.dscp, plan.hardware)
+        options = SendOptions(plan.size, (plan.source, port), plan.dscp, plan.hardware)
         if plan.protocol == "tcp":
             return TcpPath(target, self._pacer, self._report_once, options)
         if plan.protocol == "icmp":

@@ -24,7 +24,7 @@ from mburst.errors import MburstError
 from mburst.telemetry.probe import delays, stamp
 from mburst.telemetry.probe.exchanges import ProbeCounts
 from mburst.telemetry.probe.pacer import Pacer
-from mburst.telemetry.probe.path import PathOptions
+from mburst.telemetry.probe.path import SendOptions
 from mburst.telemetry.probe.path_tcp import TcpPath
 from mburst.telemetry.probe.prober import ProbePlan, Prober, kind_of
 from mburst.telemetry.probe.reflector import Reflector
@@ -327,7 +327,7 @@ def test_messages_in_one_segment_have_its_stamp():
     with socket.create_server((LOCAL, 0)) as listener:
         target = resolve(f"{LOCAL}:{listener.getsockname()[1]}", 1, socket.SOCK_STREAM, socket.AF_UNSPEC)
         pacer = Pacer()
-        path = TcpPath(target, pacer, print, PathOptions(64, source=("", 0), dscp=0, hardware=False))
+        path = TcpPath(target, pacer, print, SendOptions(64, source=("", 0), dscp=0, hardware=False))
         try:
             while path.opening:
                 pacer.run(array("q"), time.monotonic_ns() + MS)

@@ -14,7 +14,7 @@ from test_probe import LOCAL, MS, answering, probed, reflector, reply_to
 from mburst.errors import MburstError
 from mburst.telemetry.probe import stamp
 from mburst.telemetry.probe.pacer import Pacer
-from mburst.telemetry.probe.path import IcmpPath, PathOptions, UdpPath
+from mburst.telemetry.probe.path import IcmpPath, SendOptions, UdpPath
 from mburst.telemetry.probe.path_tcp import TcpPath
 from mburst.telemetry.probe.targets import resolve
 
@@ -25,7 +25,7 @@ HEAD = 80
 def path_of(protocol: str, report: Any) -> Any:
     target = resolve(f"{LOCAL}:9", 9, socket.SOCK_DGRAM, socket.AF_INET)
     size = 64 if protocol == "udp" else 56
-    options = PathOptions(size, source=("", 0), dscp=0, hardware=False)
+    options = SendOptions(size, source=("", 0), dscp=0, hardware=False)
     if protocol == "udp":
         made: Any = UdpPath(target, Pacer(), report, options, error=1)
     else:
