@@ -1,4 +1,5 @@
-"""How much a link can seem to carry, and bursts beyond it: its speed is wrong, or its traffic is there twice."""
+"""How much a link can seem to carry, and bursts beyond it: its speed is wrong, its traffic is there twice, or its
+packets were stamped late."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 MERGED = 65536  # bytes of the largest merged frame: all of them may be counted at one moment
 COALESCED = 100_000  # ns for which an interface may hold packets before the kernel stamps them
 ABOVE = 1.1  # of line rate: wire bytes of merged frames are estimated
-NO_LINK = "no link carries that, and merged frames and late stamps do not explain it"
+NO_LINK = "no link carries that"
+WHY = "its traffic may be recorded twice, or its packets stamped late, after this machine paused"
 
 _ABOVE = """
 SELECT host, interface, direction, link_bps, duration_ns, mean_utilization
@@ -36,8 +38,8 @@ class ImpossibleBursts(NamedTuple):
 
 
 def most_carried(span_ns: float, link_bps: float, direction: str) -> float:
-    """Returns the most wire bytes that a port direction can seem to carry in a time, beside merged frames and late
-    stamps. A mirror carries both directions."""
+    """Returns the most wire bytes that a port direction can seem to carry in a time, with merged frames and the
+    stamps of a machine that does not pause. A mirror carries both directions."""
     rate = link_bps / 8e9
     return rate * span_ns * ABOVE * (2 if direction == "mirror" else 1) + MERGED + rate * COALESCED
 
@@ -62,7 +64,7 @@ def beyond_links(con: duckdb.DuckDBPyConnection) -> list[str]:
     for row in answer.fetchall():
         lanes.setdefault(row[:3], []).append(dict(zip(names, row, strict=True)))
     return [
-        f"{' '.join(lane)}: {found.words}: {NO_LINK}: is the link faster (--link), or its traffic recorded twice?"
+        f"{' '.join(lane)}: {found.words}: {NO_LINK}; the link may be faster (--link), {WHY}"
         for lane, bursts in lanes.items()
         if (found := impossible_bursts(bursts))
     ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...analysis.answers.lane_report import LaneReport
-from ...analysis.model.carried import NO_LINK, impossible_bursts
+from ...analysis.model.carried import NO_LINK, WHY, impossible_bursts
 from ...analysis.model.endings import late_text
 from ...ethernet import FULL_FRAME_WIRE_BYTES
 from ...quality import STAMP_NAMES, STAMPERS, Quality
@@ -196,8 +196,7 @@ def _link(report: LaneReport) -> Iterator[Statement]:
         yield Statement(
             WARNING,
             found.words,
-            f"{NO_LINK[0].upper()}{NO_LINK[1:]}: is it faster than {format_rate(link)}, or was the same traffic "
-            "recorded twice?",
+            f"{NO_LINK[0].upper()}{NO_LINK[1:]}: it may be faster than {format_rate(link)}, {WHY}.",
         )
     elif report.busiest_bin:
         most = report.busiest_bin.wire_bytes * 8e9 / width / link
