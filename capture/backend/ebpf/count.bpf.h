@@ -234,41 +234,39 @@ inlined __u64 now(void)
 	return bpf_ktime_get_ns() + variables.phase;
 }
 
-inlined void count(const struct frame *frame, __u32 side, __u64 stamp)
+inlined void count(const struct packet *packet, __u32 side, __u64 stamp)
 {
 	const __u32 at = bpf_get_smp_processor_id() * MB_EBPF_SIDES + side;
 	struct mb_ebpf_cursor *cursor = bpf_map_lookup_elem(&cursors, &at);
-	struct packet packet = { 0 };
 	struct mb_ebpf_slot *slot;
 	__u32 offset;
 
-	if (!cursor || !read_packet(frame, &packet))
+	if (!cursor)
 		return;
 	slot = reach(&slots, at, constants.slots_mask, &cursor->bin, &cursor->before, stamp, constants.bin_ns, &offset);
 	if (slot) {
-		add_to_slot(slot, &packet, offset);
-		if (packet.length)
-			slot->retransmits += goes_back(&packet, side);
-		if (constants.merged_mask && packet.merged)
-			note_merged(cursor, at, slot, &packet, offset);
+		add_to_slot(slot, packet, offset);
+		if (packet->length)
+			slot->retransmits += goes_back(packet, side);
+		if (constants.merged_mask && packet->merged)
+			note_merged(cursor, at, slot, packet, offset);
 	}
-	add_to_sources(cursor, at, &packet, stamp);
+	add_to_sources(cursor, at, packet, stamp);
 }
 
 inlined int count_buffer(struct __sk_buff *skb, __u32 side)
 {
 	const __u64 stamp = now();
+	struct packet packet = { 0 };
 	struct frame frame;
 
 	reach_headers(skb);
-	frame = (struct frame){
-		.data = (const __u8 *)(long)skb->data,
-		.end = (const __u8 *)(long)skb->data_end,
-		.length = skb->len,
-		.tag = skb->vlan_present ? 4 : 0,
-		.gso_size = skb->gso_size,
-	};
-	count(&frame, side, stamp);
+	frame = frame_of(skb);
+	if (!read_packet(&frame, &packet))
+		return NEXT_PROGRAM;
+	if (mb_unlikely(skb->gso_size))
+		divide(skb, &packet);
+	count(&packet, side, stamp);
 	return NEXT_PROGRAM;
 }
 
@@ -293,8 +291,11 @@ int count_received(struct xdp_md *context)
 		.end = (const __u8 *)(long)context->data_end,
 		.length = (__u32)bpf_xdp_get_buff_len(context),
 	};
+	const __u64 stamp = now();
+	struct packet packet = { 0 };
 
-	count(&frame, 0, now());
+	if (read_packet(&frame, &packet))
+		count(&packet, 0, stamp);
 	return XDP_PASS;
 }
 

@@ -18,6 +18,7 @@
 
 #define inlined static mb_inline
 #define HEADERS 192       /* bytes that can be read */
+#define FURTHEST 0xff     /* where the last header may begin */
 #define TAGS 10           /* most tags and labels before IP, in all */
 #define INNER_TAGS 5      /* the same, if tunnels are decoded */
 #define EXTENSIONS 6      /* most extension headers of IPv6 */
@@ -32,8 +33,7 @@ volatile struct mb_ebpf_variables variables;
 struct frame {
 	const __u8 *data, *end;
 	__u32 length;
-	__u32 tag;      /* bytes of a tag that the kernel took out */
-	__u32 gso_size; /* of a merged frame */
+	__u32 tag; /* bytes of a tag that the kernel took out */
 };
 
 struct packet {
@@ -131,11 +131,12 @@ inlined __u32 read_pppoe(struct walk *walk)
 	return load16(header + 6) == MB_PPP_IPV4 ? MB_NEXT_IPV4 : load16(header + 6) == MB_PPP_IPV6 ? MB_NEXT_IPV6 : 0;
 }
 
-/* Make the verifier forget the exact position. Otherwise it follows every path through the headers separately, instead
- * of recognizing one as covered by a more general one, and takes a second. */
-inlined void forget_position(struct walk *walk)
+/* A number up to MOST (a power of two less one), the exact value of which the verifier does not know. Otherwise it
+ * follows every path through the headers separately, instead of recognizing one as covered by a more general one, and
+ * takes a second. */
+inlined __u32 hidden(__u32 number, __u32 most)
 {
-	walk->at = (walk->at + variables.zero) & 0xff;
+	return (number + (__u32)variables.zero) & most;
 }
 
 /* Skip up to MOST tags, labels and shims. Returns the Ethernet type behind them, 0 if none is known. */
@@ -163,7 +164,7 @@ inlined __u32 read_tags(struct walk *walk, __u32 type, int most)
 		} else {
 			break;
 		}
-		forget_position(walk);
+		walk->at = hidden(walk->at, FURTHEST);
 	}
 	return type;
 }

@@ -18,6 +18,21 @@ inlined void reach_headers(struct __sk_buff *skb)
 		bpf_skb_pull_data(skb, length);
 }
 
+inlined struct frame frame_of(const struct __sk_buff *skb)
+{
+	return (struct frame){
+		.data = (const __u8 *)(long)skb->data,
+		.end = (const __u8 *)(long)skb->data_end,
+		.length = skb->len,
+		.tag = skb->vlan_present ? 4 : 0,
+	};
+}
+
+inlined __u32 bytes_of(const struct frame *frame)
+{
+	return frame->length + frame->tag;
+}
+
 inlined struct walk begin_walk(const struct frame *frame)
 {
 	return (struct walk){
@@ -25,24 +40,38 @@ inlined struct walk begin_walk(const struct frame *frame)
 	};
 }
 
-/* Wire bytes of the segments in a merged frame of TYPE: each has all headers, including those of tunnels. As in
- * mb_merged_wire_bytes(). */
-inlined void divide(struct packet *packet, const struct frame *frame, __u32 type)
+/* Wire bytes of the segments in a merged frame: each has all headers, including those of tunnels. As in
+ * mb_merged_wire_bytes(). Returns 0 if the frame cannot be divided.
+ *
+ * The verifier follows a global function once, and an inlined one again for each path that leads to it: then it takes
+ * three times as long. */
+__attribute__((noinline)) __u32 divided_wire_bytes(const struct __sk_buff *skb)
 {
-	const __u32 size = frame->gso_size;
-	struct packet innermost = *packet;
-	struct walk walk = begin_walk(frame);
-	__u32 offset = read_innermost(&walk, type, &innermost), payload, full;
+	const struct frame frame = frame_of(skb);
+	const __u32 size = skb->gso_size, bytes = bytes_of(&frame);
+	struct packet innermost = { .bytes = bytes };
+	struct walk walk = begin_walk(&frame);
+	__u32 offset, payload, full;
 
-	if (!offset || offset + frame->tag >= packet->bytes)
-		return;
-	offset += frame->tag;
-	payload = packet->bytes - offset;
+	if (!size || frame.data + MB_ETHERNET_HEADER > frame.end)
+		return 0;
+	offset = read_innermost(&walk, load16(frame.data + 12), &innermost);
+	if (!offset || offset + frame.tag >= bytes)
+		return 0;
+	offset += frame.tag;
+	payload = bytes - offset;
 	if (payload <= size)
-		return;
+		return 0;
 	full = (payload - 1) / size;
-	packet->merged = true;
-	packet->wire_bytes = full * wire_bytes(offset + size) + wire_bytes(offset + (payload - full * size));
+	return full * wire_bytes(offset + size) + wire_bytes(offset + (payload - full * size));
+}
+
+inlined void divide(const struct __sk_buff *skb, struct packet *packet)
+{
+	const __u32 divided = divided_wire_bytes(skb);
+
+	packet->merged = divided > 0;
+	packet->wire_bytes = divided ? divided : packet->wire_bytes;
 }
 
 /* Returns false if it is not an Ethernet frame. */
@@ -52,7 +81,7 @@ inlined bool read_packet(const struct frame *frame, struct packet *packet)
 	const __u8 *header = frame->data;
 	__u32 type;
 
-	packet->bytes = frame->length + frame->tag;
+	packet->bytes = bytes_of(frame);
 	packet->wire_bytes = wire_bytes(packet->bytes);
 	if (header + MB_ETHERNET_HEADER > frame->end)
 		return false;
@@ -66,8 +95,6 @@ inlined bool read_packet(const struct frame *frame, struct packet *packet)
 	if (!packet->flow)
 		packet->flow = mix(mix(constants.seed, packet->lo), MB_FAMILY_MAC);
 	packet->flow += !packet->flow;
-	if (mb_unlikely(frame->gso_size))
-		divide(packet, frame, type);
 	return true;
 }
 

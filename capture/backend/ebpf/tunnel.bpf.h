@@ -105,13 +105,13 @@ inlined __u32 read_innermost(struct walk *walk, __u32 type, struct packet *packe
 		struct packet inner = { .bytes = packet->bytes, .wire_bytes = packet->wire_bytes };
 		__u32 found;
 
-		forget_position(walk);
-		type = (type + (__u32)variables.zero) & 0xffff; /* the path, too, is hidden from the verifier */
+		walk->at = hidden(walk->at, FURTHEST);
+		type = hidden(type, 0xffff);
 		found = read_ip(walk, read_tags(walk, type, INNER_TAGS), &inner);
 		if (!inner.family)
 			break;
 		*packet = inner;
-		payload = found;
+		payload = hidden(found, 0xffff);
 		type = enter(walk, inner.ports);
 	}
 	return payload;
