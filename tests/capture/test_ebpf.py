@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import random
 import re
@@ -231,6 +232,25 @@ def test_tunnelled_packets_count_as_with_a_packet_socket(pair, inner):
         assert ebpf.sums(direction)["packets"] == 2 * len(frames)
     assert flows_of(ebpf.senders) == flows_of(afpacket.senders)
     assert bool(ebpf.sums("in")["ce_packets"]) == inner == bool(ebpf.sums("in")["cnp_packets"])
+
+
+def test_a_header_behind_the_readable_bytes_is_not_sought_elsewhere(pair):
+    """Each frame has a packet behind its first 192 bytes and, 256 bytes before it, something that looks like one. With
+    --inner-ip, the outer sender counts, as with a packet socket that copies 192 bytes."""
+    false = fb.ipv4(fb.udp(b"x" * 40, (5, 6)), fb.UDP, 0x0A0B0C0D, 0x0A090002)
+    packet = fb.ipv4(fb.udp(b"x" * 40, (7, 8)), fb.UDP, 0x0A0E0E0E, 0x0A090002)
+    authenticated = bytes([4]) + fb.authentication(256)[:11] + false.ljust(256, b"\0") + packet
+    geneve = bytearray(fb.udp(fb.geneve(fb.ethernet(packet, 0x0800), 0x6558, options=63), (3, 6081)))
+    geneve[24 : 26 + len(false)] = b"\x08\0" + false
+    outer = [(authenticated, 51), (bytes(geneve), fb.UDP)]
+    frames = [fb.ethernet(fb.ipv4(payload, kind, 0x0A030000 + kind, 0x0A090002), 0x0800) for payload, kind in outer]
+    with raw_socket(pair, pair.near, pair.a) as sender, both(pair, inner=True, mtu=0, snaplen=192) as (ebpf, afpacket):
+        for frame in frames:
+            assert frame.index(packet) - frame.index(false) == 256
+            sender.send(frame)
+    expected = {str(ipaddress.ip_address(0x0A030000 + kind)) for _, kind in outer}
+    assert {source for source, _ in ebpf.by_sender("in")} == expected
+    assert ebpf.by_sender("in") == afpacket.by_sender("in")
 
 
 def test_the_verifier_has_little_to_read(pair):

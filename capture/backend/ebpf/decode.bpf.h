@@ -18,7 +18,7 @@
 
 #define inlined static mb_inline
 #define HEADERS 192       /* bytes that can be read */
-#define FURTHEST 0xff     /* where the last header may begin */
+#define FURTHEST 0x7ff    /* no header that begins within HEADERS is so long that the next begins behind this */
 #define TAGS 10           /* most tags and labels before IP, in all */
 #define INNER_TAGS 5      /* the same, if tunnels are decoded */
 #define EXTENSIONS 6      /* most extension headers of IPv6 */
