@@ -124,12 +124,14 @@ static inline bool mb_walk_skip(struct mb_walk *walk, uint32_t length)
 
 /* Fingerprint of a flow: two rounds of multiply-and-fold as in wyhash. The factors are folded in again, so that a
  * factor of zero does not hide the other, and SEED is in each, so that nobody can choose addresses and ports with the
- * same fingerprint. TAIL: ports, protocol, family. Never 0. */
+ * same fingerprint: a factor of 2^64 - 1 would leave little of the other. TAIL: ports, protocol, family. Never 0. */
 static inline uint64_t mb_flow_mix(uint64_t addresses, uint64_t tail, const struct mb_seed *seed)
 {
 	uint64_t factor = tail ^ seed->words[0] ^ 0xe7037ed1a0b428db, low, high;
-	unsigned __int128 product = (unsigned __int128)addresses * factor;
+	unsigned __int128 product;
 
+	addresses ^= seed->words[2] ^ 0x589965cc75374cc3;
+	product = (unsigned __int128)addresses * factor;
 	low = (uint64_t)product ^ addresses;
 	high = (uint64_t)(product >> 64) ^ factor;
 	product = (unsigned __int128)(low ^ seed->words[1] ^ 0x8ebc6af09c88c6e3) * high;

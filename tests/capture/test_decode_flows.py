@@ -33,6 +33,20 @@ def test_fingerprints_do_not_collide_and_are_uniform():
         assert abs(sum(value >> bit & 1 for value in values) / len(values) - 0.5) < 0.02
 
 
+@pytest.mark.parametrize("source", [0, 1, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF])
+@pytest.mark.parametrize("destination", [0, 1, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF])
+def test_flows_between_extreme_addresses_do_not_collide(source: int, destination: int):
+    """A factor near 2^64 left few bits of the ports in the product."""
+    values = flow_of(
+        [
+            make.ethernet(make.ipv4(make.udp(bytes(12), (port, 9)), protocol, source, destination), 0x0800)
+            for port in range(1, 500)
+            for protocol in (make.TCP, make.UDP, 33, 136)
+        ]
+    )
+    assert len(set(values)) == len(values)
+
+
 @pytest.mark.parametrize("ip, kind, first, last", [(v4, 0x0800, 26, 38), (v6, 0x86DD, 22, 58)])
 def test_every_bit_of_a_flow_flips_half_of_the_fingerprint(ip: Callable[..., bytes], kind: int, first: int, last: int):
     draw = random.Random(1)

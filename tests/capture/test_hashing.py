@@ -72,6 +72,7 @@ def product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def flows_without_seed(addresses: np.ndarray) -> np.ndarray:
     """Returns mb_flow_mix() for UDP over IPv4 with a seed of 0."""
     factor = U64((4 << 40 | 17 << 32 | PORTS) ^ 0xE7037ED1A0B428DB)
+    addresses = addresses ^ U64(0x589965CC75374CC3)
     low, high = product(addresses, np.full_like(addresses, factor))
     low, high = low ^ addresses, high ^ factor
     first, second = product(low ^ U64(0x8EBC6AF09C88C6E3), high)
@@ -96,6 +97,7 @@ def test_the_attack_knows_the_hashes():
 def python_mix(addresses: int, tail: int) -> int:
     mask = 2**64 - 1
     factor = tail ^ 0xE7037ED1A0B428DB
+    addresses ^= 0x589965CC75374CC3
     low, high = addresses * factor & mask ^ addresses, addresses * factor >> 64 ^ factor
     whole = (low ^ 0x8EBC6AF09C88C6E3) * high
     return low ^ (whole & mask) ^ (whole >> 64)
