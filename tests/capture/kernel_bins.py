@@ -94,6 +94,16 @@ class Reading:
         return found
 
 
+def flows_of(rows):
+    return sorted((row["source"], row["flows"], row["source_port"], row["destination_port"]) for row in rows)
+
+
+def in_one_bin_of_senders():
+    """Waits until the next second is within one bin of 4 s."""
+    while time.time() % 4 > 3:
+        time.sleep(0.05)
+
+
 @contextmanager
 def both(lab, **options):
     """Reads the same frames by both backends."""

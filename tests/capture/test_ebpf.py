@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import random
 import re
@@ -21,6 +20,8 @@ from kernel_bins import (
     MergedSender,
     Reading,
     both,
+    flows_of,
+    in_one_bin_of_senders,
     many_senders,
     odd_frames,
     pair,
@@ -149,16 +150,6 @@ def test_retransmits_of_segments_that_come_back_out_are_counted(pair):
         assert 0.95 * flows < ebpf.sums(side)["retransmits"] <= flows
 
 
-def flows_of(rows):
-    return sorted((row["source"], row["flows"], row["source_port"], row["destination_port"]) for row in rows)
-
-
-def in_one_bin_of_senders():
-    """Waits until the next second is within one bin of 4 s."""
-    while time.time() % 4 > 3:
-        time.sleep(0.05)
-
-
 def test_flows_and_ports_of_a_sender_are_counted(pair):
     def frame(source, port):
         return fb.ethernet(fb.ipv4(fb.udp(b"x" * 60, (port, 9)), fb.UDP, source, 0x0A090002), 0x0800, sender=77)
@@ -232,25 +223,6 @@ def test_tunnelled_packets_count_as_with_a_packet_socket(pair, inner):
         assert ebpf.sums(direction)["packets"] == 2 * len(frames)
     assert flows_of(ebpf.senders) == flows_of(afpacket.senders)
     assert bool(ebpf.sums("in")["ce_packets"]) == inner == bool(ebpf.sums("in")["cnp_packets"])
-
-
-def test_a_header_behind_the_readable_bytes_is_not_sought_elsewhere(pair):
-    """Each frame has a packet behind its first 192 bytes and, 256 bytes before it, something that looks like one. With
-    --inner-ip, the outer sender counts, as with a packet socket that copies 192 bytes."""
-    false = fb.ipv4(fb.udp(b"x" * 40, (5, 6)), fb.UDP, 0x0A0B0C0D, 0x0A090002)
-    packet = fb.ipv4(fb.udp(b"x" * 40, (7, 8)), fb.UDP, 0x0A0E0E0E, 0x0A090002)
-    authenticated = bytes([4]) + fb.authentication(256)[:11] + false.ljust(256, b"\0") + packet
-    geneve = bytearray(fb.udp(fb.geneve(fb.ethernet(packet, 0x0800), 0x6558, options=63), (3, 6081)))
-    geneve[24 : 26 + len(false)] = b"\x08\0" + false
-    outer = [(authenticated, 51), (bytes(geneve), fb.UDP)]
-    frames = [fb.ethernet(fb.ipv4(payload, kind, 0x0A030000 + kind, 0x0A090002), 0x0800) for payload, kind in outer]
-    with raw_socket(pair, pair.near, pair.a) as sender, both(pair, inner=True, mtu=0, snaplen=192) as (ebpf, afpacket):
-        for frame in frames:
-            assert frame.index(packet) - frame.index(false) == 256
-            sender.send(frame)
-    expected = {str(ipaddress.ip_address(0x0A030000 + kind)) for _, kind in outer}
-    assert {source for source, _ in ebpf.by_sender("in")} == expected
-    assert ebpf.by_sender("in") == afpacket.by_sender("in")
 
 
 def test_the_verifier_has_little_to_read(pair):

@@ -47,10 +47,12 @@ struct packet {
 struct walk {
 	const __u8 *data, *end;
 	__u32 at;
-	__u32 length; /* of the frame, without a tag that the kernel took out */
+	__u32 limit; /* where the packet ends, readable or not */
 	__u32 protocol; /* protocol behind an IP header; 0 if that was not reached, and in fragments */
+	__u32 exact; /* 1 until an IP header states a length that the frame contradicts */
 };
 
+/* The next LENGTH bytes of the frame; NULL if some cannot be read. */
 inlined const __u8 *peek(struct walk *walk, __u32 length)
 {
 	const __u8 *header;
@@ -59,6 +61,26 @@ inlined const __u8 *peek(struct walk *walk, __u32 length)
 		return NULL;
 	header = walk->data + walk->at;
 	return header + length <= walk->end ? header : NULL;
+}
+
+/* The same, of the packet that is read. The verifier learns nothing of LIMIT from a difference: it would follow each
+ * range separately. */
+inlined const __u8 *within(struct walk *walk, __u32 length)
+{
+	return (__s32)(walk->limit - walk->at - length) < 0 ? NULL : peek(walk, length);
+}
+
+/* A number up to MOST (a power of two less one), the exact value of which the verifier does not know. Otherwise it
+ * follows every path through the headers separately, instead of recognizing one as covered by a more general one, and
+ * takes a second. */
+inlined __u32 hidden(__u32 number, __u32 most)
+{
+	return (number + (__u32)variables.zero) & most;
+}
+
+inlined void advance(struct walk *walk, __u32 length)
+{
+	walk->at = hidden(walk->at + length, FURTHEST);
 }
 
 inlined __u32 load16(const __u8 *bytes)
@@ -131,14 +153,6 @@ inlined __u32 read_pppoe(struct walk *walk)
 	return load16(header + 6) == MB_PPP_IPV4 ? MB_NEXT_IPV4 : load16(header + 6) == MB_PPP_IPV6 ? MB_NEXT_IPV6 : 0;
 }
 
-/* A number up to MOST (a power of two less one), the exact value of which the verifier does not know. Otherwise it
- * follows every path through the headers separately, instead of recognizing one as covered by a more general one, and
- * takes a second. */
-inlined __u32 hidden(__u32 number, __u32 most)
-{
-	return (number + (__u32)variables.zero) & most;
-}
-
 /* Skip up to MOST tags, labels and shims. Returns the Ethernet type behind them, 0 if none is known. */
 inlined __u32 read_tags(struct walk *walk, __u32 type, int most)
 {
@@ -164,55 +178,86 @@ inlined __u32 read_tags(struct walk *walk, __u32 type, int most)
 		} else {
 			break;
 		}
-		walk->at = hidden(walk->at, FURTHEST);
+		advance(walk, 0);
 	}
 	return type;
 }
 
-/* Read the sequence space of a TCP segment, of which LENGTH bytes are in the IP packet. Returns where its payload
- * begins. */
-inlined __u32 read_tcp(struct walk *walk, struct packet *packet, __u32 length)
+/* End the walk after the LENGTH bytes that an IP header of LEAST bytes states. */
+inlined void end_packet(struct walk *walk, __u32 length, __u32 least)
 {
-	const __u8 *header = peek(walk, 14);
-	__u32 header_length;
+	if (length < least || length > walk->limit - walk->at)
+		walk->exact = 0;
+	else
+		walk->limit = hidden(walk->at + length, ~0u);
+	walk->exact = hidden(walk->exact, 1);
+}
+
+/* Read the sequence space of a TCP segment, if its length is exact. Returns where its payload begins. */
+inlined __u32 read_tcp(struct walk *walk, struct packet *packet)
+{
+	const __u8 *header = within(walk, 14);
+	__u32 header_length, length;
 
 	if (!header)
 		return 0;
 	barrier_var(header); /* read from the same value that the verifier saw checked */
 	header_length = (header[12] >> 4) * 4;
-	if (header_length < 20 || header_length > length || length > walk->length - walk->at)
-		return walk->at + header_length;
-	packet->first = load32(header + 4);
-	packet->length = length - header_length + (((header[13] & 3) + 1) >> 1); /* SYN, FIN */
+	length = walk->limit - walk->at;
+	if (header_length < 20 || header_length > length)
+		return 0;
+	if (walk->exact) {
+		packet->first = load32(header + 4);
+		packet->length = length - header_length + (((header[13] & 3) + 1) >> 1); /* SYN, FIN */
+	}
 	return walk->at + header_length;
 }
 
 /* Read ports and notifications. Returns where the payload begins that was cut into segments (0: unknown). */
-inlined __u32 read_transport(struct walk *walk, struct packet *packet, __u32 protocol, __u32 length)
+inlined __u32 read_transport(struct walk *walk, struct packet *packet, __u32 protocol)
 {
 	const __u8 *header;
 
+	protocol = hidden(protocol, 0xff);
 	if (protocol != MB_IPPROTO_TCP && protocol != MB_IPPROTO_UDP && protocol != MB_IPPROTO_DCCP &&
 	    protocol != MB_IPPROTO_SCTP && protocol != MB_IPPROTO_UDPLITE)
 		return 0;
-	header = peek(walk, 4);
+	header = within(walk, 4);
 	if (!header)
 		return 0;
 	packet->ports = load32(header);
 	if (protocol == MB_IPPROTO_TCP)
-		return read_tcp(walk, packet, length);
+		return read_tcp(walk, packet);
 	if (protocol != MB_IPPROTO_UDP)
 		return 0;
-	if (mb_unlikely((packet->ports & 0xffff) == MB_PORT_ROCE) && length >= MB_UDP_HEADER + MB_ROCE_HEADER) {
-		header = peek(walk, 9);
+	if (mb_unlikely((packet->ports & 0xffff) == MB_PORT_ROCE) &&
+	    walk->limit - walk->at >= MB_UDP_HEADER + MB_ROCE_HEADER) {
+		header = within(walk, 9);
 		packet->cnp = header && header[8] == MB_ROCE_CNP;
 	}
-	return walk->at + 8;
+	return walk->limit - walk->at >= MB_UDP_HEADER ? walk->at + MB_UDP_HEADER : 0;
+}
+
+/* Skip a header of UNIT × its length field + 8 bytes. *PROTOCOL becomes that of the next header. Returns false if it is
+ * cut off. */
+inlined bool skip_extension(struct walk *walk, __u32 unit, __u32 *protocol)
+{
+	const __u8 *header = within(walk, 2);
+	__u32 length;
+
+	if (!header)
+		return false;
+	length = header[1] * unit + 8;
+	if ((__s32)(walk->limit - walk->at - length) < 0)
+		return false;
+	advance(walk, length);
+	*protocol = header[0];
+	return true;
 }
 
 inlined __u32 read_ipv4(struct walk *walk, struct packet *packet)
 {
-	const __u8 *header = peek(walk, 20);
+	const __u8 *header = within(walk, 20);
 	__u32 protocol, length, header_length, payload = 0;
 
 	if (!header || header[0] >> 4 != 4 || (header[0] & 0xf) < 5)
@@ -224,62 +269,56 @@ inlined __u32 read_ipv4(struct walk *walk, struct packet *packet)
 	packet->lo = MB_IPV4_MAPPED | load32(header + 12);
 	packet->ce = (header[1] & 3) == 3;
 	packet->flow = mix(constants.seed, load64(header + 12));
+	if (length) /* 0: that of the frame */
+		end_packet(walk, length, header_length);
 	if (!(load16(header + 6) & 0x3fff)) {
-		length = length ? length : walk->length - walk->at;
-		walk->at += header_length;
-		length -= header_length;
-		if (mb_unlikely(protocol == MB_IPPROTO_AH)) {
-			header = peek(walk, 2);
-			if (!header)
-				return 0;
-			protocol = header[0];
-			walk->at += header[1] * 4u + 8;
-			length -= header[1] * 4u + 8;
+		advance(walk, header_length);
+		if (mb_likely(protocol != MB_IPPROTO_AH) || skip_extension(walk, 4, &protocol)) {
+			walk->protocol = protocol;
+			payload = read_transport(walk, packet, protocol);
 		}
-		walk->protocol = protocol;
-		payload = read_transport(walk, packet, protocol, length);
 	}
 	packet->flow = mix(packet->flow, (__u64)MB_FAMILY_IPV4 << 40 | (__u64)protocol << 32 | packet->ports);
 	return payload;
 }
 
-/* Skip extension headers. Returns the protocol behind them; FRAGMENT is set if the packet is a fragment. */
-inlined __u32 skip_extensions(struct walk *walk, __u32 protocol, bool *fragment)
+/* Skip a fragment header. Returns false if the packet is a fragment, or the header is cut off. */
+inlined bool skip_fragment_header(struct walk *walk, __u32 *protocol)
+{
+	const __u8 *header = within(walk, 8);
+
+	if (!header)
+		return false;
+	advance(walk, 8);
+	*protocol = header[0];
+	return !(load16(header + 2) & 0xfff9);
+}
+
+/* Skip extension headers. *PROTOCOL becomes that behind them. Returns false if nothing behind them can be read. */
+inlined bool skip_extensions(struct walk *walk, __u32 *protocol)
 {
 	for (int i = 0; i < EXTENSIONS; i++) {
-		const __u8 *header;
+		bool skipped;
 
-		if (protocol != MB_IPPROTO_HOPOPTS && protocol != MB_IPPROTO_ROUTING &&
-		    protocol != MB_IPPROTO_DSTOPTS && protocol != MB_IPPROTO_AH && protocol != MB_IPPROTO_FRAGMENT)
+		if (*protocol == MB_IPPROTO_FRAGMENT)
+			skipped = skip_fragment_header(walk, protocol);
+		else if (*protocol == MB_IPPROTO_AH)
+			skipped = skip_extension(walk, 4, protocol);
+		else if (*protocol == MB_IPPROTO_HOPOPTS || *protocol == MB_IPPROTO_ROUTING ||
+			 *protocol == MB_IPPROTO_DSTOPTS)
+			skipped = skip_extension(walk, 8, protocol);
+		else
 			break;
-		header = peek(walk, 8);
-		if (!header) {
-			*fragment = true; /* nothing behind it can be read, as in a fragment */
-			break;
-		}
-		if (protocol == MB_IPPROTO_FRAGMENT) {
-			*fragment = load16(header + 2) & 0xfff9;
-			protocol = header[0];
-			walk->at += 8;
-			if (*fragment)
-				break;
-			continue;
-		}
-		walk->at += protocol == MB_IPPROTO_AH ? header[1] * 4u + 8 : header[1] * 8u + 8;
-		if (walk->at > HEADERS) {
-			*fragment = true; /* behind the readable bytes: as in a fragment */
-			break;
-		}
-		protocol = header[0];
+		if (!skipped)
+			return false;
 	}
-	return protocol;
+	return true;
 }
 
 inlined __u32 read_ipv6(struct walk *walk, struct packet *packet)
 {
-	const __u8 *header = peek(walk, 40);
-	__u32 protocol, length, payload = 0, start;
-	bool fragment = false;
+	const __u8 *header = within(walk, 40);
+	__u32 protocol, length, payload = 0;
 
 	if (!header || header[0] >> 4 != 6)
 		return 0;
@@ -291,13 +330,12 @@ inlined __u32 read_ipv6(struct walk *walk, struct packet *packet)
 	packet->ce = (header[1] >> 4 & 3) == 3;
 	packet->flow = mix(mix(constants.seed, packet->hi), packet->lo);
 	packet->flow = mix(mix(packet->flow, load64(header + 24)), load64(header + 32));
-	walk->at += 40;
-	start = walk->at;
-	protocol = skip_extensions(walk, protocol, &fragment);
-	if (!fragment) {
+	advance(walk, 40);
+	if (length || protocol == MB_IPPROTO_NONE)
+		end_packet(walk, length, 0);
+	if (skip_extensions(walk, &protocol)) {
 		walk->protocol = protocol;
-		payload = read_transport(walk, packet, protocol,
-					 length ? length - (walk->at - start) : walk->length - walk->at);
+		payload = read_transport(walk, packet, protocol);
 	}
 	packet->flow = mix(packet->flow, (__u64)MB_FAMILY_IPV6 << 40 | (__u64)protocol << 32 | packet->ports);
 	return payload;

@@ -36,7 +36,7 @@ inlined __u32 bytes_of(const struct frame *frame)
 inlined struct walk begin_walk(const struct frame *frame)
 {
 	return (struct walk){
-		.data = frame->data, .end = frame->end, .length = frame->length, .at = MB_ETHERNET_HEADER
+		.data = frame->data, .end = frame->end, .limit = frame->length, .at = MB_ETHERNET_HEADER, .exact = 1
 	};
 }
 

@@ -13,7 +13,7 @@
 /* The version in the first four bits. */
 inlined __u32 type_of_ip(struct walk *walk)
 {
-	const __u8 *header = peek(walk, 1);
+	const __u8 *header = within(walk, 1);
 
 	if (!header)
 		return 0;
@@ -23,7 +23,7 @@ inlined __u32 type_of_ip(struct walk *walk)
 /* Types II and III; type I has no header. */
 inlined __u32 enter_erspan(struct walk *walk)
 {
-	const __u8 *header = peek(walk, 8);
+	const __u8 *header = within(walk, 8);
 	__u32 frame;
 
 	if (!header)
@@ -34,7 +34,7 @@ inlined __u32 enter_erspan(struct walk *walk)
 	}
 	if (header[0] >> 4 != 2)
 		return 0;
-	header = peek(walk, 12);
+	header = within(walk, 12);
 	if (!header)
 		return 0;
 	frame = load16(header + 10) >> 10 & 0x1f;
@@ -44,7 +44,7 @@ inlined __u32 enter_erspan(struct walk *walk)
 
 inlined __u32 enter_gre(struct walk *walk)
 {
-	const __u8 *header = peek(walk, 4);
+	const __u8 *header = within(walk, 4);
 	__u32 flags, type;
 
 	if (!header)
@@ -62,7 +62,7 @@ inlined __u32 enter_gre(struct walk *walk)
 
 inlined __u32 enter_udp(struct walk *walk, __u32 port)
 {
-	const __u8 *header = peek(walk, 16); /* the UDP header, and one of 8 bytes behind it */
+	const __u8 *header = within(walk, 16); /* the UDP header, and one of 8 bytes behind it */
 
 	if (!header)
 		return 0;
@@ -105,7 +105,7 @@ inlined __u32 read_innermost(struct walk *walk, __u32 type, struct packet *packe
 		struct packet inner = { .bytes = packet->bytes, .wire_bytes = packet->wire_bytes };
 		__u32 found;
 
-		walk->at = hidden(walk->at, FURTHEST);
+		advance(walk, 0);
 		type = hidden(type, 0xffff);
 		found = read_ip(walk, read_tags(walk, type, INNER_TAGS), &inner);
 		if (!inner.family)
