@@ -40,12 +40,14 @@ class _SignalState:
     heard = False  # whether one of SIGNALS arrived that raises KeyboardInterrupt
     raised = False  # whether it has raised it
     since = 0.0  # monotonic time at which the present step of the end began
+    woken = 0  # how many times the main thread has handled WAKING
     instead: Callable[[], object] | None = None  # what it calls in place of raising it
     give_up: Callable[[], object]  # ends the process if the work does not end
 
 
 arrived: list[signal.Signals] = []  # signals that ended work of this process, in order
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal was closed
+WAKING = signal.SIGURG  # ends a wait of the main thread; without effect otherwise, also in other programs
 _open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
 
 
@@ -59,9 +61,14 @@ def own_process(give_up: Callable[[], object] = lambda: os._exit(INTERRUPTED)) -
         os.set_blocking(writing, False)
         threading.Thread(target=_wait, args=[reading], name="mburst-interrupt", daemon=True).start()
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        signal.signal(WAKING, _note_woken)
     for number in SIGNALS:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _raise)
+
+
+def _note_woken(_number: int, _frame: FrameType | None) -> None:
+    _SignalState.woken += 1
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
@@ -157,6 +164,20 @@ def _raises(number: int) -> bool:
     return number in SIGNALS and signal.getsignal(number) is _raise
 
 
+def _wake(number: int) -> None:
+    """Let the main thread handle a signal, also if it waits: the kernel may give a signal to any thread, and Python
+    handles it in the main one, where WAKING comes after the others, since it has a higher number. Where the signal
+    also interrupts a query, the caller does that meanwhile."""
+    woken, end = _SignalState.woken, time.monotonic() + PATIENCE_S
+    while _SignalState.woken == woken and time.monotonic() < end:
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, WAKING)
+        if _raises(number):
+            return
+        time.sleep(EVERY_S)
+
+
 def _wait(reading: int) -> None:
     """Interrupt queries from such a signal until the process ends, because another one may begin before the exception
     is raised. Every PATIENCE_S take the next step of the end: the main thread may be in a library that no signal
@@ -165,7 +186,10 @@ def _wait(reading: int) -> None:
     pause, heard = threading.Event(), 0
     while True:
         number = os.read(reading, 1)[0]
+        if number not in SIGNALS:
+            continue
         heard += 1
+        _wake(number)
         is_handled = number != signal.SIGINT or heard <= len(arrived)
         if arrived and not _SignalState.raised and is_handled:  # by another handler, or it follows one that was
             continue
@@ -173,6 +197,8 @@ def _wait(reading: int) -> None:
         while _raises(number):
             _SignalState.heard = True
             _interrupt_all()
+            if not _SignalState.raised:
+                _wake(number)
             if time.monotonic() - _SignalState.since > PATIENCE_S:
                 _SignalState.since = time.monotonic()
                 step = _SignalState.instead or _SignalState.give_up

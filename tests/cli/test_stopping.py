@@ -197,6 +197,53 @@ def test_a_signal_that_interrupts_no_wait_is_handled():
     subprocess.run([sys.executable, "-c", LOST], check=True, timeout=60)
 
 
+IDLE = """
+import asyncio, ctypes, os, signal, sys, threading, time
+from mburst.process import ending, interrupting
+from mburst.process.stopping import stopping
+
+def end(number):
+    time.sleep(0.3)  # the main thread waits
+    ctypes.CDLL(None).tgkill(os.getpid(), threading.get_native_id(), number)
+
+async def serve():
+    over, loop = asyncio.Event(), asyncio.get_running_loop()
+    with stopping(lambda: loop.call_soon_threadsafe(over.set)) as ended_by:
+        await over.wait()
+    assert len(ended_by) == 1
+
+def read():
+    try:
+        os.read(os.pipe()[0], 1)
+    except KeyboardInterrupt:
+        return
+    os._exit(1)
+
+def take():
+    lock = threading.Lock()
+    lock.acquire()
+    with stopping(lock.release) as ended_by:
+        lock.acquire()
+    assert len(ended_by) == 1
+
+interrupting.own_process()
+threading.Thread(target=end, args=[int(sys.argv[2])], daemon=True).start()
+{"serve": lambda: asyncio.run(serve()), "read": read, "take": take}[sys.argv[1]]()
+print("ended")
+ending.end(0)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("wait", ["serve", "read", "take"])
+def test_a_signal_that_another_thread_gets_ends_an_unlimited_wait(wait, number):
+    """The kernel may give a signal of a process to any of its threads. Python handles it in the main one, and does not
+    interrupt what that waits for."""
+    command = [sys.executable, "-c", IDLE, wait, str(int(number))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
+
+
 def test_another_thread_does_not_change_signal_handlers():
     before = signal.getsignal(signal.SIGTERM)
     seen = []

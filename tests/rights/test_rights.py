@@ -162,11 +162,13 @@ class Part:
             time.sleep(0.05)
 
     def close(self, interrupt: bool) -> str:
-        if interrupt and self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-        output = self.process.communicate(timeout=60)[0]
-        os.close(self.heard)
-        return output
+        try:
+            if interrupt and self.process.poll() is None:
+                self.process.send_signal(signal.SIGINT)
+            return self.process.communicate(timeout=60)[0]
+        finally:
+            self.process.kill()
+            os.close(self.heard)
 
 
 @needs_root
