@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import signal
 import socket
@@ -29,6 +30,7 @@ TCX_INGRESS, TCX_EGRESS = 46, 47
 SUMS = ("packets", "bytes", "wire_bytes", "ce_packets", "cnp_packets", "retransmits")
 
 
+@functools.cache
 def why_not():
     """Returns why the kernel of this machine cannot count, or nothing."""
     [state] = [state for state in backends(None) if state["name"] == "ebpf"]

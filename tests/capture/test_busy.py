@@ -189,6 +189,7 @@ def answers(con, definition: BurstDefinition) -> tuple[Any, ...]:
     return bursts, senders, trigger(con, rows), sent_span(con, "h", "i")
 
 
+@pytest.mark.costly
 @settings(max_examples=30, deadline=None)
 @given(captures(), WINDOWS, SPEEDS, SHARES, st.data())
 def test_bursts_fan_in_and_trigger_are_as_with_all_senders(frames, window_ns, link_bps, share, data):

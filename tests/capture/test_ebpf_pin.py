@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import livelab
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from building import library
 from kernel_bins import TCX_EGRESS, TCX_INGRESS, MergedSender, many_senders
@@ -26,15 +28,16 @@ from waiting import wait_for
 
 from mburst.api.recording import recording_of
 from mburst.errors import UsageError
-from mburst.sql import StoreFolder
+from mburst.sql import StoreFolder, segments
 
 
 def stored(store) -> int:
     """Returns the packets of direction in that are in the bins of STORE so far."""
     if not list(store.rglob("bins/**/*.*")):
         return 0
-    con = StoreFolder.open(store).connect()
-    return con.execute("SELECT coalesce(sum(packets), 0)::BIGINT FROM bins WHERE direction = 'in'").fetchone()[0]
+    found = segments.snapshot(store, "bins", segments.FileSelection())
+    parts = [*(log.rows for log in found.logs), *(pq.ParquetFile(file.path).read() for file in found.files)]
+    return sum(pc.sum(rows.filter(pc.field("direction") == "in")["packets"]).as_py() or 0 for rows in parts)
 
 
 def rows_of(store, query: str) -> list[tuple]:

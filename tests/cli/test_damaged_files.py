@@ -123,12 +123,18 @@ def test_files_set_aside_by_a_repair_are_still_reported_as_missing(store: Path, 
     assert "1 file was set aside by `mburst repair`" in page.read_text()
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["damaged", "repaired"])
-def without_bins(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    """The simulated demo with its bins damaged, or set aside by a repair."""
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of the simulated demo."""
     folder = tmp_path_factory.mktemp("demo")
     assert main(["demo", "--simulate", "-o", str(folder / "demo")]) == 0
-    store = folder / "demo" / "store"
+    return folder / "demo" / "store"
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["damaged", "repaired"])
+def without_bins(simulated: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The simulated demo with its bins damaged, or set aside by a repair."""
+    store = Path(shutil.copytree(simulated, tmp_path_factory.mktemp("damaged") / "store"))
     [path] = (store / "bins").rglob("*.parquet")
     content = bytearray(path.read_bytes())
     content[5000] ^= 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from compactionlib import NOW, bursts, compacted, counted, days_of_bursts
+from compactionlib import NOW, answers, compacted, days_of_bursts
 from killing import memory_folder, serving
 from places import ROOT
 
@@ -19,17 +19,17 @@ def test_a_compaction_is_killed_at_any_step() -> None:
     with memory_folder() as folder, serving(ROOT / "tests" / "lib" / "killed_compaction.py") as killer:
         original = StoreFolder.create(folder / "original")
         days_of_bursts(original, hosts=1)
-        before = bursts(original), counted(original)
+        before = answers(original)
         kills, step = 0, 1
         while True:
             store = StoreFolder(Path(shutil.copytree(original.path, folder / "copy")))
             answer = killer.order(store=str(store.path), now_ns=NOW, step=step)
-            assert (bursts(store), counted(store)) == before, step
+            assert answers(store) == before, step
             if not answer["killed"]:
                 break
             kills += 1
             compacted(store)
-            assert (bursts(store), counted(store)) == before, step
+            assert answers(store) == before, step
             shutil.rmtree(store.path)
             step += EVERY
         assert answer["code"] == 0 and kills > 10

@@ -52,6 +52,7 @@ def test_verdicts_are_ordered_by_lateness(seed):
     assert answer == [tuple(row[name] for name in columns) for row in ordered]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", questions.names())
 @settings(max_examples=12)
 @given(st.integers(0, 2**32), st.sampled_from(SPANS), st.booleans(), st.integers(1, 3), st.sampled_from([3, 12, 60]))

@@ -348,13 +348,13 @@ def test_a_host_that_was_expected_by_mistake(fleet_target: Path, tmp_path: Path,
     expected."""
     others = [HostOf("r1", "a"), HostOf("r9", "y", added_ns=START + 9 * DAY)]
     for new in (HostOf(rack, "new"), HostOf(rack, "new", added_ns=START + 9 * DAY)):
-        detected(fleet_target, tmp_path, DATES[0], inventory=[*others, new], split=split)
+        detected(fleet_target, tmp_path, DATES[0], inventory=[*others, new], split=split, rack=rack)
         assert bool(rows(tmp_path, "incomplete")) == (new.added_ns is None)
     before = files(tmp_path)
-    assert not detected(fleet_target, tmp_path, DATES[0], inventory=[*others, new], split=split).outcomes
+    assert not detected(fleet_target, tmp_path, DATES[0], inventory=[*others, new], split=split, rack=rack).outcomes
     assert files(tmp_path) == before
-    detected(fleet_target, tmp_path, DATES[1], inventory=[*others, HostOf(rack, "new")], split=split)
-    detected(fleet_target, tmp_path, DATES[1], inventory=others, split=split)
+    detected(fleet_target, tmp_path, DATES[1], inventory=[*others, HostOf(rack, "new")], split=split, rack=rack)
+    detected(fleet_target, tmp_path, DATES[1], inventory=others, split=split, rack=rack)
     assert not rows(tmp_path, "incomplete"), "and if it is in no line any more"
 
 

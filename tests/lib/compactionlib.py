@@ -8,6 +8,7 @@ import zlib
 from typing import Any
 from unittest import mock
 
+import duckdb
 from hypothesis import strategies as st
 from storelib import rows
 
@@ -101,16 +102,32 @@ def days_of_bursts(store: StoreFolder, hosts: int = 2) -> None:
 def bursts(store: StoreFolder, *definitions: BurstDefinition) -> list[list[dict[str, Any]]]:
     """Returns the bursts of each definition, or of the default."""
     with store.connect() as con:
-        return [find_bursts(con, definition) for definition in definitions or [BurstDefinition()]]
+        return _bursts(con, *definitions)
 
 
 def counted(store: StoreFolder) -> list[tuple[Any, ...]]:
     """Returns the counts, by recording."""
     with store.connect() as con:
-        return con.execute(
-            "SELECT recording_id, sum(packets), sum(bytes), sum(wire_bytes), sum(bins), max(peak_bytes) "
-            "FROM counts GROUP BY ALL ORDER BY ALL"
-        ).fetchall()
+        return _counted(con)
+
+
+def answers(
+    store: StoreFolder, *definitions: BurstDefinition
+) -> tuple[list[list[dict[str, Any]]], list[tuple[Any, ...]]]:
+    """Returns `bursts` and `counted`, by one connection: opening a store takes longer than each."""
+    with store.connect() as con:
+        return _bursts(con, *definitions), _counted(con)
+
+
+def _bursts(con: duckdb.DuckDBPyConnection, *definitions: BurstDefinition) -> list[list[dict[str, Any]]]:
+    return [find_bursts(con, definition) for definition in definitions or [BurstDefinition()]]
+
+
+def _counted(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    return con.execute(
+        "SELECT recording_id, sum(packets), sum(bytes), sum(wire_bytes), sum(bins), max(peak_bytes) "
+        "FROM counts GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
 
 
 def compacted(store: StoreFolder, now_ns: int = NOW, **rules: Any) -> Compacted:
