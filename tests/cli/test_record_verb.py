@@ -37,6 +37,14 @@ def total(store: Path, query: str) -> tuple:
     return StoreFolder.open(store).connect().execute(query).fetchone()
 
 
+def test_packets_that_are_in_no_bin_are_stored_with_their_bytes(tmp_path):
+    frames = [Frame(START_NS + i * 10_000, 1, 100) for i in range(5000)]
+    late = [Frame(START_NS + i * 1000, 2, 300) for i in range(7)]  # 50 ms before the others
+    path = write_pcap(tmp_path / "eth0.pcap", [*frames, *late])
+    assert main(["record", str(path), "-o", str(tmp_path / "s")]) == 0
+    assert total(tmp_path / "s", "SELECT late, late_bytes, packets, bytes FROM recordings") == (7, 2100, 5000, 500_000)
+
+
 def test_json_has_a_row_of_recordings_for_each_direction(capture, tmp_path, capsys):
     store = tmp_path / "store"
     assert main(["record", str(capture), "-o", str(store), "--link", "1G", "--host", "h", "--rack", "r", "--json"]) == 0
