@@ -9,6 +9,11 @@
 #include "measure/closing.h"
 #include "measure/epochs.h"
 
+int64_t mb_bins_open_ns(const struct mb_bins_options *options)
+{
+	return options->window_ns > options->least_open_ns ? options->window_ns : options->least_open_ns;
+}
+
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
 		 const struct mb_busy_rule *busy, struct mb_senders_limits *limits, struct mb_sequences *sequences,
 		 struct mb_table **bin_rows, struct mb_table **sender_rows)
@@ -22,7 +27,7 @@ int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_optio
 	lane->bin_rows = bin_rows;
 	lane->sender_rows = sender_rows;
 	mb_busy_init(&lane->busy, busy);
-	mb_span_init(bins, options->bin_ns, options->window_ns);
+	mb_span_init(bins, options->bin_ns, mb_bins_open_ns(options));
 	mb_span_init(senders, options->source_bin_ns, options->window_ns);
 	lane->bins = calloc(bins->mask + 1, sizeof(*lane->bins));
 	lane->senders = calloc(senders->mask + 1, sizeof(*lane->senders));
@@ -170,6 +175,8 @@ static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb
 
 static void begin_epoch_at(struct mb_lane *lane, int64_t ts_ns)
 {
+	if (ts_ns < lane->newest_ns - lane->options->window_ns) /* else packets from before the step may still come */
+		mb_drop_spans_forget_clocks(&lane->drop_spans, lane->clock);
 	if (ts_ns < lane->totals.first_ns)
 		lane->totals.first_ns = ts_ns;
 	lane->advanced_ns = INT64_MIN;
@@ -191,7 +198,7 @@ static int move_bins(struct mb_lane *lane, int64_t ts_ns)
 		return 0;
 	if (mb_close_dropped(lane, end, span->oldest))
 		return -ENOMEM;
-	mb_drop_spans_forget(&lane->drop_spans, ts_ns - lane->options->window_ns);
+	mb_drop_spans_forget(&lane->drop_spans, span->oldest * span->width_ns);
 	return 0;
 }
 
@@ -373,13 +380,30 @@ int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
 
 int mb_lane_step(struct mb_lane *lane)
 {
+	lane->clock++;
 	mb_count_late(lane);
 	return lane->newest && lane->epoch < UINT16_MAX ? mb_begin_epoch(lane) : 0;
 }
 
 void mb_lane_mark_drops(struct mb_lane *lane, int64_t first_ns, int64_t last_ns)
 {
-	mb_drop_spans_add(&lane->drop_spans, first_ns, last_ns);
+	const int64_t width = lane->bin_span.width_ns, latest = INT64_MAX - width;
+	const int64_t first = mb_floor_div(first_ns < 0 ? 0 : first_ns, width);
+	const int64_t last = mb_floor_div(last_ns > latest ? latest : last_ns, width);
+
+	if (first <= last)
+		mb_drop_spans_add(&lane->drop_spans, first * width, last * width + width - 1, lane->clock);
+}
+
+void mb_lane_take_drops(struct mb_lane *lane, const struct mb_lane *other)
+{
+	for (uint32_t i = 0; i < other->drop_spans.count; i++) {
+		const struct mb_drop_span *span = &other->drop_spans.spans[i];
+
+		mb_drop_spans_add(&lane->drop_spans, span->first_ns, span->last_ns, span->clock);
+	}
+	if (lane->clock < other->clock)
+		lane->clock = other->clock;
 }
 
 int mb_lane_finish(struct mb_lane *lane)

@@ -4,9 +4,10 @@
  * refers to one direction. No I/O; no allocation for each packet.
  *
  * Packets may come out of order within a window. A bin is closed, and becomes a row, when the newest stamp is ahead of
- * it by more than the window. An older packet is late: it is counted as late, and in no bin. Many late packets in a row
- * mean that the clock went back: all bins are closed, and a new epoch begins with those packets. A new epoch also
- * begins with the first packet from 2000 on after one before 2000: the clock was not set, and then it was.
+ * it by more than mb_bins_open_ns(). A packet older than the window is late: it is counted as late, and in no bin. Many
+ * late packets in a row mean that the clock went back: all bins are closed, and a new epoch begins with those packets.
+ * A new epoch also begins with the first packet from 2000 on after one before 2000: the clock was not set, and then it
+ * was.
  */
 #ifndef MB_BINS_H
 #define MB_BINS_H
@@ -31,6 +32,7 @@ struct mb_bins_options {
 	int64_t bin_ns;        /* 1 … */
 	int64_t source_bin_ns; /* 1 … */
 	int64_t window_ns;     /* 0 … ; (window / narrowest bin) at most MB_BINS_OPEN */
+	int64_t least_open_ns; /* bins stay open for so long behind the newest stamp, even if the window is shorter */
 	uint64_t spread_bps;   /* spread the bytes of merged frames over the time that they take at this rate; 0:
 			        * count all at their stamp */
 };
@@ -103,6 +105,7 @@ struct mb_lane {
 	int16_t index;
 	uint16_t epoch;
 	bool stepped;           /* the next bin is the first of an epoch */
+	uint32_t clock;         /* calls of mb_lane_step() */
 	int64_t advanced_ns;    /* the time to which the lane moved on without a packet (INT64_MIN: not in this
 				 * epoch), … */
 	uint64_t advanced_packets; /* … and the packets that the newest bin had then */
@@ -115,6 +118,9 @@ struct mb_lane {
 /* Append bin NUMBER of LANE to ROWS, which must have room for it; and add it to the totals of its lane (bin_rows.c). */
 void mb_bin_append(struct mb_table *rows, const struct mb_lane *lane, int64_t number, const struct mb_bin *bin);
 void mb_lane_totals_add(struct mb_lane_totals *totals, const struct mb_bin *bin);
+
+/* How long bins stay open behind the newest stamp. */
+int64_t mb_bins_open_ns(const struct mb_bins_options *options);
 
 /* BUSY determines which senders get rows. ROWS and what they point to must outlive the lane. Returns 0 or -ENOMEM. */
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
@@ -150,12 +156,16 @@ static inline void mb_lane_prefetch(const struct mb_lane *lane, const struct mb_
 	mb_sequences_prefetch(lane->sequences, leader, lane->index);
 }
 
-/* The clock was set: close all bins; the next packet begins a new epoch. Returns 0 or -ENOMEM. */
+/* The clock was set: close all bins; the next packet begins a new epoch. Drops that were marked before are of the old
+ * clock: if the stamps go back, they are forgotten. Returns 0 or -ENOMEM. */
 int mb_lane_step(struct mb_lane *lane);
 
 /* Packets of this lane may have been lost in FIRST_NS … LAST_NS: mark the bins of that time, open and future ones, as
  * having drops. Bins of that time without a packet become rows, too, up to MB_DROP_BINS in a row. */
 void mb_lane_mark_drops(struct mb_lane *lane, int64_t first_ns, int64_t last_ns);
+
+/* Take over the drops that another lane of the same interface knows of. */
+void mb_lane_take_drops(struct mb_lane *lane, const struct mb_lane *other);
 
 /* Close every bin that no packet newer than NOW_NS minus the window can change: for a backend that is silent. Returns 0
  * or -ENOMEM. */

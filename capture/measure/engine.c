@@ -44,6 +44,8 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options, stru
 	if (!engine)
 		return NULL;
 	engine->options = *options;
+	if (backend->live)
+		engine->options.bins.least_open_ns = MB_LOSS_DELAY_NS;
 	engine->backend = backend;
 	mb_trains_init(&engine->trains, options->bins.bin_ns, options->bins.source_bin_ns);
 	engine->trains.off = has_no_trains();
@@ -142,6 +144,8 @@ static int add_lane(struct mb_engine *engine, uint16_t interface, uint8_t direct
 		free(lane);
 		return -ENOMEM;
 	}
+	for (uint32_t i = 0; i < engine->n_lanes; i++)
+		mb_lane_take_drops(&lane->lane, &engine->lanes[i]->lane);
 	engine->lanes[engine->n_lanes++] = lane;
 	return 0;
 }
@@ -359,11 +363,13 @@ static void keep_batch(struct mb_engine *engine)
 /* Count the next batch of a live backend. Like next_batch(). */
 static int run_live(struct mb_engine *engine)
 {
+	const bool is_first = !engine->n_lanes;
 	int n = mb_backend_read(engine->backend, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
 
-	mb_live_mark_losses(engine);
-	if (n < 0)
+	if (n < 0) {
+		mb_live_mark_losses(engine);
 		return n;
+	}
 	engine->batch.count = (uint32_t)n;
 	if (mb_live_check_clock(engine))
 		return mb_fail(&engine->failure, ENOMEM, "out of memory");
@@ -377,7 +383,8 @@ static int run_live(struct mb_engine *engine)
 			return code;
 		if (engine->keeper)
 			keep_batch(engine);
-		mb_live_mark_losses(engine); /* losses from before the first lane */
+		if (is_first)
+			mb_live_mark_losses(engine); /* earlier losses wait for a lane */
 	}
 	if (mb_live_pass_time(engine))
 		return mb_fail(&engine->failure, ENOMEM, "out of memory");

@@ -60,47 +60,90 @@ void mb_live_check_mtu(struct mb_engine *engine)
 	}
 }
 
-void mb_live_mark_losses(struct mb_engine *engine)
+/* Take the losses that the backend reports; before there is a lane, it holds them. */
+static void take_losses(struct mb_engine *engine)
 {
 	struct mb_loss loss;
 
 	while (engine->n_lanes && mb_backend_loss(engine->backend, &loss)) {
 		mb_drop_queue_add(&engine->losses, &loss);
-		for (uint32_t i = 0; i < engine->n_lanes; i++)
-			mb_lane_mark_drops(&engine->lanes[i]->lane, loss.first_ns, loss.last_ns);
+		mb_drop_spans_add(&engine->clock.losses, loss.first_ns, loss.last_ns, 0);
 	}
+}
+
+static void mark_losses(struct mb_engine *engine)
+{
+	const struct mb_drop_spans *losses = &engine->clock.losses;
+
+	for (uint32_t i = 0; i < losses->count; i++)
+		for (uint32_t j = 0; j < engine->n_lanes; j++)
+			mb_lane_mark_drops(&engine->lanes[j]->lane, losses->spans[i].first_ns,
+					   losses->spans[i].last_ns);
+}
+
+void mb_live_mark_losses(struct mb_engine *engine)
+{
+	take_losses(engine);
+	mark_losses(engine);
+	engine->clock.losses.count = 0;
 }
 
 /* Read one clock between two readings of the other, so that a pause in between does not look like a step. Returns false
  * if there was a pause. */
-static bool read_ahead(int64_t *ahead_ns)
+static bool read_ahead(int64_t *now_ns, int64_t *ahead_ns)
 {
-	int64_t before = mb_clock_ns(CLOCK_MONOTONIC_RAW);
-	int64_t real = mb_clock_ns(CLOCK_REALTIME);
-	int64_t after = mb_clock_ns(CLOCK_MONOTONIC_RAW);
+	int64_t real, after;
 
-	*ahead_ns = real - before;
-	return after - before < LEAST_STEP_NS / 4;
+	*now_ns = mb_clock_ns(CLOCK_MONOTONIC_RAW);
+	real = mb_clock_ns(CLOCK_REALTIME);
+	after = mb_clock_ns(CLOCK_MONOTONIC_RAW);
+	*ahead_ns = real - *now_ns;
+	return after - *now_ns < LEAST_STEP_NS / 4;
+}
+
+/* The clock was set between the last check and NOW_NS: begin an epoch in LANE. A loss reported since then extends from a
+ * time of the old clock to one of the new, whichever is earlier; the packets were lost before the step or after it. */
+static int step(struct mb_lane *lane, const struct mb_live_clock *clock, int64_t now_ns, int64_t ahead_ns)
+{
+	const struct mb_drop_spans *losses = &clock->losses;
+	const bool is_back = ahead_ns < clock->ahead_ns;
+
+	for (uint32_t i = 0; i < losses->count; i++) {
+		const struct mb_drop_span *loss = &losses->spans[i];
+		const bool is_reversed = is_back && loss->last_ns > now_ns + ahead_ns;
+
+		mb_lane_mark_drops(lane, is_reversed ? loss->last_ns : loss->first_ns, now_ns + clock->ahead_ns);
+	}
+	if (mb_lane_step(lane))
+		return -ENOMEM;
+	if (losses->count)
+		mb_lane_mark_drops(lane, clock->checked_ns + ahead_ns, now_ns + ahead_ns);
+	return 0;
 }
 
 int mb_live_check_clock(struct mb_engine *engine)
 {
 	struct mb_live_clock *clock = &engine->clock;
-	int64_t least = engine->options.bins.bin_ns, ahead_ns, step;
+	int64_t least = engine->options.bins.bin_ns, now_ns, ahead_ns, moved;
 
 	if (least < LEAST_STEP_NS)
 		least = LEAST_STEP_NS;
-	if (!read_ahead(&ahead_ns))
-		return 0;
-	step = ahead_ns - clock->ahead_ns;
-	clock->ahead_ns = ahead_ns;
-	if (!clock->started || (step <= least && step >= -least)) {
-		clock->started = true;
+	take_losses(engine);
+	if (!read_ahead(&now_ns, &ahead_ns)) {
+		mark_losses(engine);
 		return 0;
 	}
-	for (uint32_t i = 0; i < engine->n_lanes; i++)
-		if (mb_lane_step(&engine->lanes[i]->lane))
-			return -ENOMEM;
+	moved = ahead_ns - clock->ahead_ns;
+	if (!clock->started || (moved <= least && moved >= -least))
+		mark_losses(engine);
+	else
+		for (uint32_t i = 0; i < engine->n_lanes; i++)
+			if (step(&engine->lanes[i]->lane, clock, now_ns, ahead_ns))
+				return -ENOMEM;
+	clock->ahead_ns = ahead_ns;
+	clock->checked_ns = now_ns;
+	clock->started = true;
+	clock->losses.count = 0;
 	return 0;
 }
 

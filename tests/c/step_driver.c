@@ -2,10 +2,11 @@
  *
  * The engine on a live backend and a clock that this file simulates (linked with
  * --wrap=clock_gettime): a frame of 100 bytes each 100 us, ten a read. Arguments:
- *   READS STEP_AT_READ STEP_NS [LOSS_AT_READ LOSS_FIRST_NS LOSS_LAST_NS] [SILENT_FROM SILENT_TO]
+ *   READS STEP_AT_READ STEP_NS [LOSS_AT_READ LOSS_FIRST_NS LOSS_LAST_NS] [SILENT_FROM SILENT_TO] [OUT_FROM]
  * System time steps by STEP_NS before read STEP_AT_READ. Read LOSS_AT_READ reports a loss between the
- * two times since the start. Reads from SILENT_FROM to SILENT_TO yield nothing. Prints the rows of bins
- * of 1 ms, a JSON object a line, each with the read after which it was complete.
+ * two times since the start. Reads from SILENT_FROM to SILENT_TO yield nothing; frames from read
+ * OUT_FROM on leave. Prints the rows of bins of 1 ms, a JSON object a line, each with the read after
+ * which it was complete.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,7 +21,7 @@
 #define READ_NS 1000000
 
 static int64_t now_ns, step_ns;
-static long reads, arguments[8];
+static long reads, arguments[9];
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
@@ -52,7 +53,7 @@ static int fake_read(struct mb_backend *backend, struct mb_batch *batch, int tim
 			.data = data,
 			.caplen = sizeof(data),
 			.len = 100,
-			.direction = MB_DIRECTION_IN,
+			.direction = arguments[8] && reads > arguments[8] ? MB_DIRECTION_OUT : MB_DIRECTION_IN,
 			.quality = MB_QUALITY_SW,
 		};
 	}
@@ -94,10 +95,11 @@ static void print_rows(struct mb_engine *engine)
 	if (mb_engine_take(engine, &bins, &senders))
 		exit(1);
 	for (size_t i = 0; i < bins->count; i++)
-		printf("{\"read\": %ld, \"clock_epoch\": %u, \"ts_ns\": %" PRId64
+		printf("{\"read\": %ld, \"lane\": %d, \"clock_epoch\": %u, \"ts_ns\": %" PRId64
 		       ", \"packets\": %u, \"quality\": %u}\n",
-		       reads, ((uint16_t *)bins->data[1])[i], ((int64_t *)bins->data[2])[i] - START_NS,
-		       ((uint32_t *)bins->data[5])[i], ((uint16_t *)bins->data[8])[i]);
+		       reads, ((int16_t *)bins->data[0])[i], ((uint16_t *)bins->data[1])[i],
+		       ((int64_t *)bins->data[2])[i] - START_NS, ((uint32_t *)bins->data[5])[i],
+		       ((uint16_t *)bins->data[8])[i]);
 	mb_table_release(bins);
 	mb_table_release(senders);
 }
@@ -113,7 +115,7 @@ int main(int argc, char **argv)
 	struct mb_error error = { "" };
 	struct mb_engine *engine;
 
-	for (int i = 1; i < argc && i < 9; i++)
+	for (int i = 1; i < argc && i < 10; i++)
 		arguments[i - 1] = strtol(argv[i], NULL, 0);
 	engine = mb_engine_create(&options, &backend);
 	while (engine && mb_engine_run(engine, 1, &error) > 0)

@@ -62,6 +62,33 @@ def test_losses_mark_the_bins_of_their_time(play):
     assert all(row["packets"] == 10 for row in rows)
 
 
+def test_losses_mark_the_bins_of_a_direction_that_begins_later(play):
+    """The loss is reported before the frames of its time come; from read 22 on, they leave."""
+    rows = play(50, 0, 0, 20, 18 * MS + 900_000, 25 * MS + 100_000, 0, 0, 22)
+    found = {(row["lane"], row["ts_ns"] // MS) for row in rows if row["packets"] and row["quality"] & DROPS}
+    assert found == {(0, n) for n in range(18, 22)} | {(1, n) for n in range(22, 26)}
+
+
+@pytest.mark.parametrize(
+    ("read", "first_us", "last_us", "step_us", "marked"),
+    [
+        (29, 29_000, 29_900, -5_000, {(0, 29)}),
+        (30, 26_000, 28_900, -5_000, {(0, 28), (0, 29), (1, 25), (1, 26)}),  # from 28.9 of the old clock to 26
+        (30, 28_000, 28_900, -3_000, {(0, 28), (0, 29), (1, 27), (1, 28)}),
+        (30, 28_900, 36_000, 5_000, {(0, 28), (0, 29), (1, 35), (1, 36)}),
+        (30, 28_900, 3_631_000, 3_600_000, {(0, 28), (0, 29), (1, 3_630), (1, 3_631)}),
+        (30, -3_569_000, 28_900, -3_600_000, {(0, 28), (0, 29), (1, -3_570), (1, -3_569)}),
+        (31, -3_569_000, -3_567_500, -3_600_000, {(1, -3_569), (1, -3_568)}),
+    ],
+)
+def test_a_loss_marks_no_bin_of_another_clock(play, read, first_us, last_us, step_us, marked):
+    """The clock is set before read 30. A loss that this read reports, between the time of the old clock at which the
+    counter was last read, and that of the new clock, may be of either."""
+    rows = play(60, 30, step_us * 1000, read, first_us * 1000, last_us * 1000)
+    assert {(row["clock_epoch"], row["ts_ns"] // MS) for row in rows if row["quality"] & DROPS} == marked
+    assert sum(row["packets"] for row in rows) == 600
+
+
 def test_bins_with_all_packets_lost_are_rows(play):
     """Reads 20 to 29 return nothing, and a loss states why. Otherwise that time would look silent."""
     rows = play(50, 0, 0, 29, 20 * MS, 30 * MS - 1, 20, 30)
