@@ -9,9 +9,21 @@
 #include "measure/closing.h"
 #include "measure/epochs.h"
 
+/* How long so many bytes take at the speed of the link. */
+static int64_t took_ns(const struct mb_bins_options *options, uint32_t wire_bytes)
+{
+	const unsigned __int128 took = (unsigned __int128)wire_bytes * 8 * 1000000000 / options->spread_bps;
+
+	return took > INT64_MAX ? INT64_MAX : (int64_t)took;
+}
+
 int64_t mb_bins_open_ns(const struct mb_bins_options *options)
 {
-	return options->window_ns > options->least_open_ns ? options->window_ns : options->least_open_ns;
+	int64_t open = options->window_ns > options->least_open_ns ? options->window_ns : options->least_open_ns;
+
+	if (options->spread_bps && __builtin_add_overflow(open, took_ns(options, MB_MERGED_WIRE), &open))
+		open = INT64_MAX;
+	return open / options->bin_ns < MB_BINS_OPEN ? open : MB_BINS_OPEN * options->bin_ns;
 }
 
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
@@ -68,9 +80,10 @@ static struct mb_senders *senders_at(const struct mb_lane *lane, int64_t ts_ns)
 
 __attribute__((noinline)) void mb_lane_spread(struct mb_lane *lane, const struct mb_packet *packet)
 {
-	uint64_t took = (uint64_t)packet->wire_bytes * 8 * 1000000000 / lane->options->spread_bps;
+	int64_t took = took_ns(lane->options, packet->wire_bytes);
 	int64_t oldest = lane->bin_span.oldest * lane->options->bin_ns;
-	int64_t from = mb_elapsed(oldest, packet->ts_ns) > took ? packet->ts_ns - (int64_t)took : oldest;
+	bool is_squeezed = mb_elapsed(oldest, packet->ts_ns) < (uint64_t)took;
+	int64_t from = is_squeezed ? oldest : packet->ts_ns - took;
 	int64_t length = packet->ts_ns - from;
 	uint64_t bytes_before = 0, wire_before = 0;
 
@@ -94,6 +107,7 @@ __attribute__((noinline)) void mb_lane_spread(struct mb_lane *lane, const struct
 	}
 	struct mb_bin *last = bin_at(lane, packet->ts_ns);
 
+	lane->totals.squeezed += is_squeezed;
 	last->bytes -= bytes_before; /* the part that earlier bins took, and that was counted here */
 	last->wire_bytes -= wire_before;
 }

@@ -38,6 +38,8 @@ struct mb_bins_options {
 };
 
 #define MB_BINS_OPEN (1 << 20)
+/* Wire bytes of the largest merged frame: 8 * 65535 bytes (BIG TCP), in segments of at least 400. */
+#define MB_MERGED_WIRE (640u << 10)
 #define MB_DROP_BINS (1 << 20)
 
 /* The counters of a bin. X(name, type of the column, SUM, or BITS of a set): each line defines the field of a bin, the
@@ -78,6 +80,7 @@ struct mb_lane_totals {
 	uint64_t unattributed_packets, unattributed_bytes; /* in bins, but without a sender */
 	uint64_t late, late_bytes;           /* in no bin, including misdated packets */
 	uint64_t unparsed, merged;
+	uint64_t squeezed;                   /* merged frames spread over less time than they took */
 	uint64_t foreign;                    /* unicast Ethernet, but neither from nor to the local addresses */
 	int64_t first_ns, last_ns;           /* smallest and largest stamp in bins, once packets > 0 */
 	uint32_t epochs;
@@ -119,7 +122,8 @@ struct mb_lane {
 void mb_bin_append(struct mb_table *rows, const struct mb_lane *lane, int64_t number, const struct mb_bin *bin);
 void mb_lane_totals_add(struct mb_lane_totals *totals, const struct mb_bin *bin);
 
-/* How long bins stay open behind the newest stamp. */
+/* How long bins stay open behind the newest stamp: for the window, and if merged frames are spread, for as long as the
+ * largest one takes in addition, but at most MB_BINS_OPEN bins. */
 int64_t mb_bins_open_ns(const struct mb_bins_options *options);
 
 /* BUSY determines which senders get rows. ROWS and what they point to must outlive the lane. Returns 0 or -ENOMEM. */
@@ -137,7 +141,8 @@ int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet);
 int mb_lane_reach(struct mb_lane *lane, int64_t ts_ns);
 
 /* Spread the bytes of a merged frame, which the bin of its stamp has counted, over the bins in which they crossed the
- * wire: they end at the stamp, at line rate (spread_bps). The frame itself stays in the bin of its stamp. */
+ * wire: they end at the stamp, at line rate (spread_bps). The frame itself stays in the bin of its stamp. If it took
+ * longer than bins are open, it is spread over those, and counted as squeezed. */
 void mb_lane_spread(struct mb_lane *lane, const struct mb_packet *packet);
 
 /* Count a packet that belongs in no bin. */

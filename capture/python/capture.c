@@ -5,6 +5,7 @@
 #include "python/module.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,22 +282,45 @@ static PyObject *describe_kept(const struct capture_object *self)
 			     "trouble", kept.trouble);
 }
 
+static int add_sentence(PyObject *sentences, const char *text)
+{
+	py_auto *sentence = *text ? PyUnicode_FromFormat("%s", text) : NULL;
+
+	return *text && (!sentence || PyList_Append(sentences, sentence)) ? -1 : 0;
+}
+
+static void describe_squeezed(const struct mb_engine *engine, char *text, size_t size)
+{
+	uint64_t squeezed = 0;
+
+	*text = 0;
+	for (uint32_t i = 0; i < engine->n_lanes; i++)
+		squeezed += engine->lanes[i]->lane.totals.squeezed;
+	if (squeezed)
+		snprintf(text, size,
+			 "%" PRIu64 " merged frame%s took longer than bins stay open (--split-merged): "
+			 "bins have more of their bytes than the link carried in that time",
+			 squeezed, squeezed == 1 ? "" : "s");
+}
+
 /* What users should know about the backend and the stamps of its packets, one sentence a line; None for nothing. */
 static PyObject *describe_notice(const struct capture_object *self)
 {
 	const struct mb_backend *backend = &self->backend;
 	const char *of_backend = mb_backend_notice(backend);
-	char of_dates[2 * MB_ERROR_LENGTH], of_choice[2 * MB_ERROR_LENGTH] = "";
-	bool has_dates = mb_dates_describe(&self->engine->dates, of_dates, sizeof(of_dates));
+	char of_dates[2 * MB_ERROR_LENGTH] = "", of_choice[2 * MB_ERROR_LENGTH] = "", of_frames[MB_ERROR_LENGTH];
+	py_auto *sentences = PyList_New(0), *line_break = PyUnicode_FromString("\n");
 
 	if (*backend->passed_over.message)
 		snprintf(of_choice, sizeof(of_choice), "--backend %s was taken: %s", backend->ops->name,
 			 backend->passed_over.message);
-	if (!of_backend && !has_dates && !*of_choice)
-		return Py_NewRef(Py_None);
-	return PyUnicode_FromFormat("%s%s%s%s%s", of_choice, *of_choice && (of_backend || has_dates) ? "\n" : "",
-				    of_backend ? of_backend : "", of_backend && has_dates ? "\n" : "",
-				    has_dates ? of_dates : "");
+	mb_dates_describe(&self->engine->dates, of_dates, sizeof(of_dates));
+	describe_squeezed(self->engine, of_frames, sizeof(of_frames));
+	if (!sentences || !line_break || add_sentence(sentences, of_choice) ||
+	    add_sentence(sentences, of_backend ? of_backend : "") || add_sentence(sentences, of_dates) ||
+	    add_sentence(sentences, of_frames))
+		return NULL;
+	return PyList_Size(sentences) ? PyUnicode_Join(line_break, sentences) : Py_NewRef(Py_None);
 }
 
 static PyObject *capture_facts(PyObject *object, void *closure)

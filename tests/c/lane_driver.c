@@ -87,9 +87,9 @@ int main(int argc, char **argv)
 		error = mb_lane_finish(&lane);
 	print_rows(bins);
 	printf("], \"error\": %d, \"first_ns\": %" PRId64 ", \"last_ns\": %" PRId64 ", \"packets\": %" PRIu64
-	       ", \"late\": %" PRIu64 ", \"epochs\": %" PRIu32 "}\n",
+	       ", \"late\": %" PRIu64 ", \"epochs\": %" PRIu32 ", \"squeezed\": %" PRIu64 "}\n",
 	       error, lane.totals.first_ns, lane.totals.last_ns, lane.totals.packets, lane.totals.late,
-	       lane.totals.epochs);
+	       lane.totals.epochs, lane.totals.squeezed);
 	mb_lane_deinit(&lane);
 	mb_table_release(bins);
 	mb_table_release(senders);

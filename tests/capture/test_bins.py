@@ -414,6 +414,30 @@ def test_merged_frames_are_detected_and_split_on_demand():
     assert sum(row["packets"] for row in spread) == 20
 
 
+@pytest.mark.parametrize(("size", "link_bps", "bin_ns"), [(64_000, 10**8, 100_000), (15_000, 10**7, 10_000)])
+def test_split_frames_that_take_longer_than_the_reorder_window(size, link_bps, bin_ns):
+    """The link is full: each frame took 5.4 or 12 ms, and bins are otherwise open for 2 ms."""
+    segments = size // 1460
+    wire = segments * (14 + 20 + 20 + 1460 + 24)
+    took_ns = wire * 8 * 10**9 // link_bps
+    frames = [
+        Frame(START_NS + (i + 1) * took_ns, 1, 14 + 40 + segments * 1460, sequence=1 + i * segments * 1460)
+        for i in range(20)
+    ]
+    rows, _, [lane], facts = record(frames, bin_ns=bin_ns, spread_bps=link_bps, mtu=1500)
+    assert lane["wire_bytes"] == sum(row["wire_bytes"] for row in rows) == 20 * wire
+    assert max(row["wire_bytes"] for row in rows) <= link_bps * bin_ns // (8 * 10**9) + 1
+    assert facts["notice"] is None
+
+
+def test_a_frame_that_cannot_be_split_is_stated():
+    """64 KB take 13 s at 40 kb/s: longer than a million bins of 10 µs, the most that stay open."""
+    frames = [Frame(START_NS, 1, 14 + 40 + 64_000 // 1460 * 1460)]
+    rows, _, [lane], facts = record(frames, bin_ns=10_000, spread_bps=40_000, mtu=1500)
+    assert lane["bytes"] == sum(row["bytes"] for row in rows)
+    assert "1 merged frame took longer than bins stay open (--split-merged)" in facts["notice"].splitlines()[-1]
+
+
 def test_no_byte_of_a_split_frame_is_lost_if_a_bin_has_only_wire_bytes():
     """A part of 8 ns at 1 Gb/s is one wire byte, and none of the frame's own bytes, of which there are fewer."""
     big, wire, gap_ns = 14 + 20 + 20 + 20 * 1460, 20 * (14 + 20 + 20 + 1460 + 24), 20_000_000

@@ -1,5 +1,5 @@
-"""Which bins of a port direction are marked as having lost packets: by a program of the engine's code under sanitizers
-(tests/c/lane_driver.c), against the definition."""
+"""Which bins of a port direction are marked as having lost packets, and how merged frames are spread over bins: by a
+program of the engine's code under sanitizers (tests/c/lane_driver.c), against the definitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 DROPS, STEP_PACKETS = 32, 32
 OPEN_NS = 20  # a loss is reported before any packet that is newer than its first time by more
 Loss = tuple[int, int, int]  # packets before its report, first time before the newest packet, length
-EPOCH, TS, QUALITY = 0, 1, 5
+EPOCH, TS, BYTES, WIRE, PACKETS, QUALITY = range(6)
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +86,58 @@ def test_a_loss_after_a_step_back_is_not_forgotten(driver: Path) -> None:
     words = ["p:1000", "s", "p:1010", "l:540:549"]
     words += [f"p:{ts_ns}" for ts_ns in range(500, 500 + STEP_PACKETS)] + ["p:545", "p:600"]
     assert marked(run(driver, *words)) == {(2, 540)}
+
+
+LARGEST = 640 * 1024  # wire bytes of the largest merged frame for which bins stay open (MB_MERGED_WIRE)
+
+
+def shares(stamp: int, wire: int, bin_ns: int) -> dict[int, int]:
+    """Returns the nanoseconds of each bin in which a frame that ends at STAMP crossed a link of 1 byte a nanosecond."""
+    first, last = (stamp - wire) // bin_ns, stamp // bin_ns
+    return {n: min(stamp, (n + 1) * bin_ns) - max(stamp - wire, n * bin_ns) for n in range(first, last + 1)}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from([1000, 4096, 100_000]),
+    st.sampled_from([0, 50_000]),
+    st.lists(
+        st.tuples(st.integers(64, LARGEST), st.integers(0, 3000), st.integers(0, 50_000)), min_size=1, max_size=12
+    ),
+)
+@example(1000, 0, [(LARGEST, 0, 0)] * 4)
+@example(1000, 50_000, [(LARGEST, 0, 50_000)] * 4)
+def test_merged_frames_are_spread_at_the_speed_of_the_link(
+    driver: Path, bin_ns: int, window_ns: int, frames: list[tuple[int, int, int]]
+) -> None:
+    """Frames that the link carried one after another; each comes after a packet that is newer, within the window."""
+    words = [f"bin={bin_ns}", f"window={window_ns}", "spread=8000000000"]
+    at, expected, parts = 10_000_000, dict[int, int](), dict[int, int]()
+    for wire, gap, ahead in frames:
+        at += wire + gap
+        if window_ns:
+            words.append(f"p:{at + ahead}")
+            number = (at + ahead) // bin_ns
+            expected[number] = expected.get(number, 0) + 124
+        words.append(f"m:{at}:{wire}")
+        for number, share in shares(at, wire, bin_ns).items():
+            expected[number] = expected.get(number, 0) + share
+            parts[number] = parts.get(number, 0) + 1
+        at += ahead if window_ns else 0
+    found = run(driver, *words)
+    rows = {row[TS] // bin_ns: row for row in found["rows"]}
+    small = 124 * len(frames) if window_ns else 0
+    assert (found["late"], found["squeezed"]) == (0, 0)
+    assert sum(row[WIRE] for row in rows.values()) == sum(frame[0] for frame in frames) + small
+    assert sum(row[BYTES] for row in rows.values()) == sum(frame[0] - 24 for frame in frames) + small * 100 // 124
+    for number in expected.keys() | rows.keys():
+        wire_bytes = rows[number][WIRE] if number in rows else 0
+        assert abs(wire_bytes - expected.get(number, 0)) <= parts.get(number, 0), number
+
+
+def test_a_merged_frame_that_bins_are_not_open_for_is_stated(driver: Path) -> None:
+    words = ["bin=1000", "window=2000", "spread=8000000000", "p:9000000"]
+    for wire, squeezed in ((LARGEST, 0), (2 * LARGEST, 1)):
+        found = run(driver, *words, f"m:9000000:{wire}")
+        assert found["squeezed"] == squeezed
+        assert sum(row[WIRE] for row in found["rows"]) == wire + 124
