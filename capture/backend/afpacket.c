@@ -273,7 +273,9 @@ static int read_rest(struct afpacket *state, struct mb_batch *batch)
 		state->settled = true;
 		take(state, batch);
 	}
-	return batch->count ? (int)batch->count : MB_BACKEND_END;
+	if (batch->count)
+		return (int)batch->count;
+	return state->rings[0].failure ? -state->rings[0].failure : MB_BACKEND_END;
 }
 
 static int read_single(struct afpacket *state, struct mb_batch *batch, int timeout_ms)
@@ -301,7 +303,7 @@ static int afpacket_read(struct mb_backend *backend, struct mb_batch *batch, int
 			*error = state->failure;
 		return state->failed;
 	}
-	if (backend->stop)
+	if (backend->stop || (state->fanout && mb_fanout_has_failed(state->fanout)))
 		shut(state);
 	count = state->fanout ? mb_fanout_read(state->fanout, batch, timeout_ms, &state->rx.drops) :
 				read_single(state, batch, timeout_ms);

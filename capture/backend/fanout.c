@@ -53,6 +53,8 @@ struct mb_fanout {
 	pthread_mutex_t lock;
 	pthread_cond_t filled, freed;
 	bool stopping, finishing;
+	int failure;       /* errno of the first ring that failed, or 0; protected by the lock … */
+	int known_failure; /* … and as the reader knows it */
 	struct mb_drop_queue drops;
 	uint32_t started, count;
 	struct drain drains[];
@@ -153,13 +155,27 @@ static bool set_idle(struct drain *drain, bool idle)
 	return finishing;
 }
 
+/* The capture of this ring broke off. The reader lets no more frames in, and the threads read all rings to their end. */
+static void report_failure(struct drain *drain)
+{
+	struct mb_fanout *fanout = drain->fanout;
+
+	pthread_mutex_lock(&fanout->lock);
+	if (!fanout->failure)
+		fanout->failure = drain->ring->failure;
+	pthread_cond_signal(&fanout->filled);
+	pthread_mutex_unlock(&fanout->lock);
+	poll(NULL, 0, MB_RING_SETTLE_MS);
+}
+
 /* Returns false if nothing more will come. */
 static bool wait_for_frames(struct drain *drain)
 {
 	bool more = true;
 
 	if (!set_idle(drain, true)) {
-		more = mb_ring_wait(drain->ring, POLL_MS);
+		if (!mb_ring_wait(drain->ring, POLL_MS))
+			report_failure(drain);
 	} else if (drain->settled) {
 		more = false;
 	} else {
@@ -310,6 +326,11 @@ void mb_fanout_finish(struct mb_fanout *fanout)
 	pthread_mutex_unlock(&fanout->lock);
 }
 
+bool mb_fanout_has_failed(const struct mb_fanout *fanout)
+{
+	return fanout->known_failure;
+}
+
 static struct chunk *current_chunk(struct drain *drain)
 {
 	return drain->reading < drain->known ? &drain->chunks[drain->reading % CHUNKS] : NULL;
@@ -395,6 +416,7 @@ static void exchange(struct mb_fanout *fanout, struct mb_drop_queue *drops)
 	}
 	while (mb_drop_queue_take(&fanout->drops, &loss))
 		mb_drop_queue_add(drops, &loss);
+	fanout->known_failure = fanout->failure;
 	pthread_cond_broadcast(&fanout->freed);
 }
 
@@ -405,7 +427,7 @@ static int outcome(const struct mb_fanout *fanout)
 		if (!fanout->drains[i].known_ended || fanout->drains[i].reading < fanout->drains[i].known)
 			return 0;
 	}
-	return fanout->finishing ? MB_BACKEND_END : -fanout->drains[0].ring->failure;
+	return fanout->known_failure ? -fanout->known_failure : MB_BACKEND_END;
 }
 
 /* Sleep until a thread has something new, a frame has waited long enough, or DEADLINE. */
@@ -417,7 +439,7 @@ static void wait_for_more(struct mb_fanout *fanout, int64_t deadline)
 	bool news;
 
 	pthread_mutex_lock(&fanout->lock);
-	news = fanout->drops.count;
+	news = fanout->drops.count || fanout->failure != fanout->known_failure;
 	for (uint32_t i = 0; i < fanout->count; i++) {
 		struct drain *drain = &fanout->drains[i];
 		const struct chunk *chunk = current_chunk(drain);

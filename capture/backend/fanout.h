@@ -33,6 +33,10 @@ void mb_fanout_stop(struct mb_fanout *fanout);
 /* Have the threads read the rings to their end; nothing more may come into the rings. */
 void mb_fanout_finish(struct mb_fanout *fanout);
 
+/* Whether a ring failed. Let no more frames in, and call mb_fanout_finish(): after the last frame, read() returns the
+ * failure. */
+bool mb_fanout_has_failed(const struct mb_fanout *fanout);
+
 /* Like mb_backend_ops.read, except for errors: returns -errno if the capture broke off. Losses that the threads noticed
  * go to LOSSES. */
 int mb_fanout_read(struct mb_fanout *fanout, struct mb_batch *batch, int timeout_ms, struct mb_drop_queue *losses);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Preloaded into a recorder: once the file that NO_BUFFERS names exists, its packet sockets report
- * ENOBUFS, as sockets do when the kernel is out of buffers.
+ * ENOBUFS, as sockets do when the kernel is out of buffers. If NO_BUFFERS_RING is N, only that packet
+ * socket does that joined a fanout after N others.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,6 +12,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <linux/if_packet.h>
+
+static int joined, chosen = -1;
+
 static bool is_due(int fd)
 {
 	const char *file = getenv("NO_BUFFERS");
@@ -18,7 +23,18 @@ static bool is_due(int fd)
 	int domain;
 
 	return file && !access(file, F_OK) && !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) &&
-	       domain == AF_PACKET;
+	       domain == AF_PACKET && (!getenv("NO_BUFFERS_RING") || fd == chosen);
+}
+
+int setsockopt(int fd, int level, int option, const void *value, socklen_t length)
+{
+	int (*real)(int, int, int, const void *, socklen_t) = dlsym(RTLD_NEXT, "setsockopt");
+	const char *ring = getenv("NO_BUFFERS_RING");
+	int status = real(fd, level, option, value, length);
+
+	if (ring && level == SOL_PACKET && option == PACKET_FANOUT && !status && joined++ == atoi(ring))
+		chosen = fd;
+	return status;
 }
 
 int poll(struct pollfd *fds, nfds_t count, int timeout)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import livelab
 import pytest
+from building import library
 from calm import Attempts
 from livecapture import INCOMING, OUTGOING, capture, inject, numbered, sending
 
@@ -294,6 +295,28 @@ def test_a_thread_that_does_not_run_for_half_a_second_is_waited_for(lab, live_dr
     got = capture(lab, live_driver, "threads=2", "filter=udp port 9", "direction=in", action=send, idle_ms=1500)
     assert got.total["frames"] == sent > 10 and got.total["dropped"] == 0
     assert got.total["backwards_ns"] < 2_000_000
+
+
+@pytest.mark.parametrize("ring", [0, 1])
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_ring_that_fails_ends_the_capture(lab, fast_driver, sender, tmp_path, ring, is_stopped):
+    """What came until then is complete: no frame of the failed ring is missing among those of the other."""
+    flag = tmp_path / "now"
+    preload = [f"LD_PRELOAD={library('tests/c/no_buffers.c')}", f"NO_BUFFERS={flag}", f"NO_BUFFERS_RING={ring}"]
+
+    def send(process):
+        words = ["ip", "netns", "exec", lab.near, str(sender), lab.a, "4000", "2000", "64"]
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL):
+            time.sleep(0.5)
+            flag.touch()
+            if is_stopped:
+                time.sleep(0.15)
+                process.send_signal(signal.SIGINT)
+
+    arguments = [*preload, str(fast_driver), "backend=afpacket", "threads=2", "direction=in"]
+    total = capture(lab, "env", *arguments, action=send, idle_ms=3000).total
+    assert "No buffer space available" in total["error"] and total["status"] < 0
+    assert total["dropped"] == 0 and 0 < total["distinct"] == total["highest"] + 1 < 3500
 
 
 def test_threads_share_the_frames_and_keep_their_order(lab, live_driver):
