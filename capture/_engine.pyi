@@ -89,7 +89,8 @@ class Facts(TypedDict):
     kept: Kept | None
     """The packets that were kept (keep_folder)."""
     begun: tuple[int, int, int, int] | None
-    """Counters of the interface just before the first frames came in: rx_packets, rx_bytes, tx_packets, tx_bytes."""
+    """Counters of the interface just before the first frames came in: rx_packets, rx_bytes, tx_packets, tx_bytes. None
+    if they are not known."""
     since_ns: int | None
     """The start of the yielded rows if an earlier process had the kernel count before this one (pins)."""
 
@@ -138,13 +139,14 @@ class Device(TypedDict):
     offloads: list[tuple[str, bool]]
     """Active offloads that merge frames: the keyword of `ethtool -K`, and whether the offload merges received
     frames."""
-    missed: int
-    """Frames that the interface lost for lack of a buffer since it came up, before any capture could see them."""
-    rx_packets: int
-    """Counters of the driver since the interface came up."""
-    rx_bytes: int
-    tx_packets: int
-    tx_bytes: int
+    missed: int | None
+    """Frames that the interface lost for lack of a buffer since it came up, before any capture could see them; None if
+    the kernel did not report its counters."""
+    rx_packets: int | None
+    """Counters of the driver since the interface came up; None if the kernel did not report them."""
+    rx_bytes: int | None
+    tx_packets: int | None
+    tx_bytes: int | None
     hardware_stamps: bool
     """The interface can stamp every frame that arrives; or, with ptp_stamps, only PTP frames."""
     ptp_stamps: bool

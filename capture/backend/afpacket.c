@@ -133,13 +133,16 @@ static int arm(struct afpacket *state, const struct mb_backend_options *options,
 	return status ? status : attach_filter(state, &program, error);
 }
 
-/* Whether a frame may have passed since `counts`, whether it is in a ring or not. */
+/* Whether a frame may have passed since `counts`, whether it is in a ring or not. If these are not known, no frame needs
+ * to be compared with them. */
 static bool has_frame_passed(const struct afpacket *state, enum mb_direction direction)
 {
 	struct mb_device_counts now;
 
+	if (!state->counts.known)
+		return false;
 	mb_device_count(state->device.index, &now);
-	return (direction != MB_DIRECTION_OUT && now.rx_packets != state->counts.rx_packets) ||
+	return !now.known || (direction != MB_DIRECTION_OUT && now.rx_packets != state->counts.rx_packets) ||
 	       (direction != MB_DIRECTION_IN && now.tx_packets != state->counts.tx_packets);
 }
 
@@ -334,6 +337,8 @@ static const char *afpacket_notice(const struct mb_backend *backend)
 	mb_device_count(state->device.index, &now);
 	snprintf(state->current_notice, sizeof(state->current_notice), "%s", state->notice);
 	length = strlen(state->current_notice);
+	if (!now.known || !state->counts.known)
+		return *state->current_notice ? state->current_notice : NULL;
 	if (now.missed > state->counts.missed)
 		snprintf(
 			state->current_notice + length, sizeof(state->current_notice) - length,
@@ -354,7 +359,7 @@ static const struct mb_device_counts *afpacket_begun(const struct mb_backend *ba
 {
 	const struct afpacket *state = backend->state;
 
-	return &state->counts;
+	return state->counts.known ? &state->counts : NULL;
 }
 
 const struct mb_backend_ops mb_backend_afpacket = {

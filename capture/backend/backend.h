@@ -147,8 +147,8 @@ struct mb_backend_ops {
 	/* Returns remarks that are not errors (a truncated end, for example), one sentence a line, or NULL. NULL for a
 	 * backend that has none. */
 	const char *(*notice)(const struct mb_backend *backend);
-	/* Counters of the interface just before the first frame could come in. NULL for a backend that does not know
-	 * them. */
+	/* Counters of the interface just before the first frame could come in; NULL if they are not known. NULL for a
+	 * backend that does not know them. */
 	const struct mb_device_counts *(*begun)(const struct mb_backend *backend);
 	/* The start of the yielded counts, in system time, if another process had the kernel count before this one. 0:
 	 * the time of open(). NULL for a backend that always begins at open(). */

@@ -206,6 +206,7 @@ static void read_stats(struct mb_device_counts *counts, const void *reported, si
 	struct rtnl_link_stats64 stats = { 0 };
 
 	memcpy(&stats, reported, length < sizeof(stats) ? length : sizeof(stats));
+	counts->known = true;
 	counts->missed = stats.rx_missed_errors;
 	counts->rx_packets = stats.rx_packets;
 	counts->rx_bytes = stats.rx_bytes;

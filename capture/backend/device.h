@@ -55,8 +55,10 @@ int mb_device_flags(uint32_t index, uint32_t *flags);
  * FD: any socket of its network namespace. */
 uint32_t mb_device_mtu(int fd, uint32_t index);
 
-/* The kernel's counters of an interface; 0 if it does not report them. */
+/* The kernel's counters of an interface; all 0 unless they are known: it may not exist any more, or the kernel cannot be
+ * asked. */
 struct mb_device_counts {
+	bool known;
 	uint64_t missed;        /* frames lost for lack of a buffer, before any capture could see them */
 	uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes; /* as the driver counts them, since it came up */
 	uint32_t carrier_lost;  /* how often the link went down */

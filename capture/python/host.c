@@ -64,6 +64,12 @@ static PyObject *active_offloads(const struct mb_device *device)
 	return Py_XNewRef(list);
 }
 
+/* A counter of an interface, or None. */
+static PyObject *describe_counter(const struct mb_device_counts *counts, uint64_t value)
+{
+	return counts->known ? PyLong_FromUnsignedLongLong(value) : Py_NewRef(Py_None);
+}
+
 static PyObject *host_device(PyObject *module, PyObject *argument)
 {
 	const char *name = PyUnicode_AsUTF8AndSize(argument, NULL);
@@ -83,17 +89,18 @@ static PyObject *host_device(PyObject *module, PyObject *argument)
 	if (!offloads)
 		return NULL;
 	return Py_BuildValue(
-		"{s:s,s:I,s:s,s:s,s:I,s:I,s:O,s:O,s:O,s:K,s:I,s:I,s:I,s:I,s:O,s:O,s:K,s:K,s:K,s:K,s:K,s:O,s:O,s:i}",
+		"{s:s,s:I,s:s,s:s,s:I,s:I,s:O,s:O,s:O,s:K,s:I,s:I,s:I,s:I,s:O,s:O,s:N,s:N,s:N,s:N,s:N,s:O,s:O,s:i}",
 		"name", device.name, "index", (unsigned int)device.index, "driver", device.driver, "mac", device.mac,
 		"mtu", device.mtu, "arphrd", (unsigned int)device.arphrd, "up", device.up ? Py_True : Py_False,
 		"carrier", device.carrier ? Py_True : Py_False, "loopback", device.loopback ? Py_True : Py_False,
 		"link_bps", (unsigned long long)device.link_bps, "rx_ring", device.rx_ring, "rx_ring_max",
 		device.rx_ring_max, "rx_queues", device.rx_queues, "rx_usecs", device.rx_usecs, "rx_adaptive",
 		device.rx_adaptive ? Py_True : Py_False, "offloads", offloads, "missed",
-		(unsigned long long)counts.missed, "rx_packets", (unsigned long long)counts.rx_packets, "rx_bytes",
-		(unsigned long long)counts.rx_bytes, "tx_packets", (unsigned long long)counts.tx_packets, "tx_bytes",
-		(unsigned long long)counts.tx_bytes, "hardware_stamps", stamps.hardware ? Py_True : Py_False,
-		"ptp_stamps", stamps.ptp_only ? Py_True : Py_False, "phc_index", (int)stamps.phc_index);
+		describe_counter(&counts, counts.missed), "rx_packets", describe_counter(&counts, counts.rx_packets),
+		"rx_bytes", describe_counter(&counts, counts.rx_bytes), "tx_packets",
+		describe_counter(&counts, counts.tx_packets), "tx_bytes", describe_counter(&counts, counts.tx_bytes),
+		"hardware_stamps", stamps.hardware ? Py_True : Py_False, "ptp_stamps",
+		stamps.ptp_only ? Py_True : Py_False, "phc_index", (int)stamps.phc_index);
 }
 
 static PyObject *host_clock_synchronized(PyObject *module, PyObject *unused)

@@ -398,7 +398,7 @@ static const struct mb_device_counts *ebpf_begun(const struct mb_backend *backen
 {
 	const struct ebpf *state = backend->state;
 
-	return &state->counts;
+	return state->counts.known ? &state->counts : NULL;
 }
 
 static void ebpf_close(struct mb_backend *backend)

@@ -43,9 +43,12 @@ def read(name: str, counted: tuple[int, int, int, int] | None = None) -> Interfa
         found["tx_packets"],
         found["tx_bytes"],
     )
+    interface = f"{os.stat('/proc/thread-self/ns/net').st_ino}/{found['index']}"
+    if rx is None or rx_bytes is None or tx is None or tx_bytes is None:  # the kernel did not report them
+        return InterfaceCounters(boot_id(), interface)
     return InterfaceCounters(
         boot_id(),
-        f"{os.stat('/proc/thread-self/ns/net').st_ino}/{found['index']}",
+        interface,
         {"in": rx, "out": tx},
         {"in": rx_bytes, "out": tx_bytes} if found["driver"] in COUNT_AS_CAPTURED else None,
     )
