@@ -272,6 +272,8 @@ static int collect(struct ebpf *state, struct mb_error *error)
 		until_ns = state->clock.step_at_ns;
 	if (until_ns < state->reader.until_ns)
 		until_ns = state->reader.until_ns;
+	state->reader.step_at_ns = state->clock.stepping ? state->clock.step_at_ns : UINT64_MAX;
+	state->reader.step_base_ns = state->clock.step_base_ns;
 	if (mb_ebpf_reader_collect(&state->reader, settled_ns, until_ns, &state->rx.drops))
 		return mb_fail(error, ENOMEM, "out of memory");
 	mb_ebpf_progress_note(&state->reader, &state->clock);
@@ -352,6 +354,17 @@ static int look(struct mb_backend *backend, int timeout_ms, struct mb_error *err
 	return status ? status : 1;
 }
 
+/* If the clock was set: the counts are in a new epoch, and so are losses that were found before. */
+static void begin_epoch(struct ebpf *state, struct mb_counts *counts)
+{
+	struct mb_loss loss;
+
+	counts->stepped = state->stepped;
+	while (state->stepped && mb_drop_queue_take(&state->reader.later, &loss))
+		mb_drop_queue_add(&state->rx.drops, &loss);
+	state->stepped = false;
+}
+
 static int ebpf_read_counts(struct mb_backend *backend, struct mb_counts *counts, int timeout_ms,
 			    struct mb_error *error)
 {
@@ -365,8 +378,7 @@ static int ebpf_read_counts(struct mb_backend *backend, struct mb_counts *counts
 		if (status <= 0)
 			return status;
 	}
-	counts->stepped = state->stepped;
-	state->stepped = false;
+	begin_epoch(state, counts);
 	if (!mb_ebpf_reader_fill(&state->reader, counts))
 		finish_look(state, counts);
 	backend->starved = !counts->count;

@@ -9,7 +9,7 @@
 
 int mb_ebpf_reader_init(struct mb_ebpf_reader *reader, struct mb_ebpf_kernel *kernel, uint64_t begun_ns)
 {
-	*reader = (struct mb_ebpf_reader){ .kernel = kernel, .read_ns = begun_ns };
+	*reader = (struct mb_ebpf_reader){ .kernel = kernel, .read_ns = begun_ns, .step_at_ns = UINT64_MAX };
 	reader->parts = calloc(kernel->n_cursors, sizeof(*reader->parts));
 	return reader->parts ? 0 : -ENOMEM;
 }
@@ -44,6 +44,30 @@ static struct mb_ebpf_ring_memory ring_of(const struct mb_ebpf_reader *reader, e
 	};
 }
 
+/* Record a loss of PACKETS in FROM … END - 1 of the kernel's time. If the clock was set in that time, the packets may
+ * have been lost before and after it. */
+static void add_loss(struct mb_ebpf_reader *reader, uint64_t from, uint64_t end, uint64_t packets,
+		     struct mb_drop_queue *drops)
+{
+	const uint64_t step = reader->step_at_ns;
+
+	if (from < step) {
+		mb_drop_queue_add(drops, &(struct mb_loss){
+						 .first_ns = (int64_t)from + reader->base_ns,
+						 .last_ns = (int64_t)(end < step ? end : step) - 1 + reader->base_ns,
+						 .packets = packets,
+					 });
+		packets = 0; /* they are counted once */
+		from = step;
+	}
+	if (from < end)
+		mb_drop_queue_add(&reader->later, &(struct mb_loss){
+							  .first_ns = (int64_t)from + reader->step_base_ns,
+							  .last_ns = (int64_t)end - 1 + reader->step_base_ns,
+							  .packets = packets,
+						  });
+}
+
 /* Record losses. Every slot has the number of packets before it, so the slots from FIRST on show how many were lost.
  * Such a loss spans the time from the previous bin, or from the end of the last read, to the slot. DROPS is NULL for
  * packets that are also counted elsewhere. */
@@ -54,15 +78,11 @@ static void note_losses(struct mb_ebpf_reader *reader, struct mb_ebpf_run *run, 
 
 	for (uint32_t i = first; i < run->count; i++) {
 		const struct mb_ebpf_slot *slot = &run->slots[i];
-		const uint64_t lost = slot->before - run->packets;
+		const uint64_t lost = slot->before - run->packets, end = slot->number * width;
 		const uint64_t before = run->taken * width, read = reader->read_ns / width * width;
-		const uint64_t from = before > read ? before : read;
 
 		if (lost && drops)
-			mb_drop_queue_add(drops, &(struct mb_loss){ .first_ns = (int64_t)from + reader->base_ns,
-								    .last_ns = (int64_t)(slot->number * width) - 1 +
-									       reader->base_ns,
-								    .packets = lost });
+			add_loss(reader, before > read || read >= end ? before : read, end, lost, drops);
 		run->packets = slot->before + slot->packets;
 		run->taken = slot->number;
 	}

@@ -21,7 +21,10 @@ struct mb_ebpf_part {
 struct mb_ebpf_reader {
 	struct mb_ebpf_kernel *kernel;
 	struct mb_ebpf_part *parts; /* one for each cursor */
-	int64_t base_ns;            /* system time minus the kernel's time, in which bins are numbered */
+	int64_t base_ns;            /* system time minus the kernel's time, in which bins are numbered; … */
+	uint64_t step_at_ns;        /* … from this time of the kernel on (UINT64_MAX: never) … */
+	int64_t step_base_ns;       /* … it is this, because the clock was set */
+	struct mb_drop_queue later; /* losses from then on */
 	uint64_t read_ns;           /* bins that end by this were read, in the kernel's time */
 	uint64_t until_ns;
 	uint64_t packets, bytes;    /* yielded */
@@ -35,7 +38,8 @@ int mb_ebpf_reader_init(struct mb_ebpf_reader *reader, struct mb_ebpf_kernel *ke
 void mb_ebpf_reader_deinit(struct mb_ebpf_reader *reader);
 
 /* Copy the bins that end by SETTLED_NS of the kernel's time. Those that end by UNTIL_NS, which is not later than
- * SETTLED_NS and a multiple of both widths, will be yielded. Losses go to DROPS. Returns 0 or -ENOMEM. */
+ * SETTLED_NS and a multiple of both widths, will be yielded. Losses go to DROPS, those after a step of the clock to
+ * `later`. Returns 0 or -ENOMEM. */
 int mb_ebpf_reader_collect(struct mb_ebpf_reader *reader, uint64_t settled_ns, uint64_t until_ns,
 			   struct mb_drop_queue *drops);
 
