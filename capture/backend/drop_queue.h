@@ -29,6 +29,11 @@ static inline struct mb_loss mb_loss_between(int64_t before, int64_t now, uint64
 }
 
 void mb_drop_queue_add(struct mb_drop_queue *queue, const struct mb_loss *loss);
+/* The loss that is taken after I others. */
+static inline const struct mb_loss *mb_drop_queue_at(const struct mb_drop_queue *queue, uint32_t i)
+{
+	return &queue->losses[(queue->oldest + i) % MB_DROP_QUEUE_CAPACITY];
+}
 /* Like mb_backend_ops.loss. */
 bool mb_drop_queue_take(struct mb_drop_queue *queue, struct mb_loss *loss);
 

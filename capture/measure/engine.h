@@ -44,7 +44,7 @@ struct mb_live_clock {
 	int64_t newest_ns, newest_read_ns; /* the newest stamp, and CLOCK_MONOTONIC when it was read */
 	int64_t ahead_ns;                  /* CLOCK_REALTIME minus CLOCK_MONOTONIC_RAW, … */
 	int64_t checked_ns;                /* … read at this time of the latter */
-	struct mb_drop_spans losses;       /* reported since then */
+	struct mb_drop_queue losses;       /* reported since then */
 	bool started;
 };
 

@@ -14,6 +14,7 @@
 #define SILENCE_NS 100000000
 /* NTP slews by at most 500 ppm; between two batches that is far less. */
 #define LEAST_STEP_NS 1000000
+#define SHORT_STEP_NS 1000000000
 
 void mb_live_begin(struct mb_engine *engine)
 {
@@ -65,27 +66,25 @@ static void take_losses(struct mb_engine *engine)
 {
 	struct mb_loss loss;
 
-	while (engine->n_lanes && mb_backend_loss(engine->backend, &loss)) {
-		mb_drop_queue_add(&engine->losses, &loss);
-		mb_drop_spans_add(&engine->clock.losses, loss.first_ns, loss.last_ns, 0);
-	}
+	while (engine->n_lanes && mb_backend_loss(engine->backend, &loss))
+		mb_drop_queue_add(&engine->clock.losses, &loss);
 }
 
-static void mark_losses(struct mb_engine *engine)
+static void mark(struct mb_engine *engine, int64_t first_ns, int64_t last_ns)
 {
-	const struct mb_drop_spans *losses = &engine->clock.losses;
-
-	for (uint32_t i = 0; i < losses->count; i++)
-		for (uint32_t j = 0; j < engine->n_lanes; j++)
-			mb_lane_mark_drops(&engine->lanes[j]->lane, losses->spans[i].first_ns,
-					   losses->spans[i].last_ns);
+	for (uint32_t i = 0; i < engine->n_lanes; i++)
+		mb_lane_mark_drops(&engine->lanes[i]->lane, first_ns, last_ns);
 }
 
 void mb_live_mark_losses(struct mb_engine *engine)
 {
+	struct mb_loss loss;
+
 	take_losses(engine);
-	mark_losses(engine);
-	engine->clock.losses.count = 0;
+	while (mb_drop_queue_take(&engine->clock.losses, &loss)) {
+		mark(engine, loss.first_ns, loss.last_ns);
+		mb_drop_queue_add(&engine->losses, &loss);
+	}
 }
 
 /* Read one clock between two readings of the other, so that a pause in between does not look like a step. Returns false
@@ -101,23 +100,40 @@ static bool read_ahead(int64_t *now_ns, int64_t *ahead_ns)
 	return after - *now_ns < LEAST_STEP_NS / 4;
 }
 
-/* The clock was set between the last check and NOW_NS: begin an epoch in LANE. A loss reported since then extends from a
- * time of the old clock to one of the new, whichever is earlier; the packets were lost before the step or after it. */
-static int step(struct mb_lane *lane, const struct mb_live_clock *clock, int64_t now_ns, int64_t ahead_ns)
+/* The clock was set: cut LOSS, which was reported since the last check, to the time before the step, up to END_NS of the
+ * old clock, if it extends from there to NEW_NS of the new clock. If the clock was set back, the ends of such a loss are
+ * reversed; after a short step it may as well be a loss of the old clock alone, and keeps both. */
+static struct mb_loss before_step(struct mb_loss loss, int64_t end_ns, int64_t new_ns)
 {
-	const struct mb_drop_spans *losses = &clock->losses;
-	const bool is_back = ahead_ns < clock->ahead_ns;
-
-	for (uint32_t i = 0; i < losses->count; i++) {
-		const struct mb_drop_span *loss = &losses->spans[i];
-		const bool is_reversed = is_back && loss->last_ns > now_ns + ahead_ns;
-
-		mb_lane_mark_drops(lane, is_reversed ? loss->last_ns : loss->first_ns, now_ns + clock->ahead_ns);
+	if (new_ns < end_ns && loss.first_ns <= new_ns && loss.last_ns > new_ns) {
+		if (end_ns - loss.first_ns > SHORT_STEP_NS)
+			loss.first_ns = loss.last_ns;
+		loss.last_ns = loss.last_ns > end_ns ? loss.last_ns : end_ns;
+	} else if (new_ns > end_ns && loss.first_ns <= end_ns && loss.last_ns > end_ns) {
+		loss.last_ns = end_ns;
 	}
-	if (mb_lane_step(lane))
-		return -ENOMEM;
-	if (losses->count)
-		mb_lane_mark_drops(lane, clock->checked_ns + ahead_ns, now_ns + ahead_ns);
+	return loss;
+}
+
+/* The clock was set between the last check and NOW_NS. Losses that were reported since then may be from before the step
+ * or after it: mark the bins of both times, and begin an epoch in between. */
+static int step(struct mb_engine *engine, int64_t now_ns, int64_t ahead_ns)
+{
+	struct mb_live_clock *clock = &engine->clock;
+	const int64_t end_ns = now_ns + clock->ahead_ns, new_ns = now_ns + ahead_ns;
+	const bool has_losses = clock->losses.count;
+	struct mb_loss loss;
+
+	while (mb_drop_queue_take(&clock->losses, &loss)) {
+		loss = before_step(loss, end_ns, new_ns);
+		mark(engine, loss.first_ns, loss.last_ns > end_ns ? loss.last_ns : end_ns);
+		mb_drop_queue_add(&engine->losses, &loss);
+	}
+	for (uint32_t i = 0; i < engine->n_lanes; i++)
+		if (mb_lane_step(&engine->lanes[i]->lane))
+			return -ENOMEM;
+	if (has_losses)
+		mark(engine, clock->checked_ns + ahead_ns, new_ns);
 	return 0;
 }
 
@@ -130,20 +146,21 @@ int mb_live_check_clock(struct mb_engine *engine)
 		least = LEAST_STEP_NS;
 	take_losses(engine);
 	if (!read_ahead(&now_ns, &ahead_ns)) {
-		mark_losses(engine);
+		for (uint32_t i = 0; i < clock->losses.count; i++) {
+			const struct mb_loss *loss = mb_drop_queue_at(&clock->losses, i);
+
+			mark(engine, loss->first_ns, loss->last_ns); /* the next check may show that there was a step */
+		}
 		return 0;
 	}
 	moved = ahead_ns - clock->ahead_ns;
 	if (!clock->started || (moved <= least && moved >= -least))
-		mark_losses(engine);
-	else
-		for (uint32_t i = 0; i < engine->n_lanes; i++)
-			if (step(&engine->lanes[i]->lane, clock, now_ns, ahead_ns))
-				return -ENOMEM;
+		mb_live_mark_losses(engine);
+	else if (step(engine, now_ns, ahead_ns))
+		return -ENOMEM;
 	clock->ahead_ns = ahead_ns;
 	clock->checked_ns = now_ns;
 	clock->started = true;
-	clock->losses.count = 0;
 	return 0;
 }
 

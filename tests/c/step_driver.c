@@ -2,11 +2,11 @@
  *
  * The engine on a live backend and a clock that this file simulates (linked with
  * --wrap=clock_gettime): a frame of 100 bytes each 100 us, ten a read. Arguments:
- *   READS STEP_AT_READ STEP_NS [LOSS_AT_READ LOSS_FIRST_NS LOSS_LAST_NS] [SILENT_FROM SILENT_TO] [OUT_FROM]
+ *   READS STEP_AT_READ STEP_NS [LOSS_AT_READ LOSS_FIRST_NS LOSS_LAST_NS] [SILENT_FROM SILENT_TO] [OUT_FROM [LOSSES]]
  * System time steps by STEP_NS before read STEP_AT_READ. Read LOSS_AT_READ reports a loss between the
  * two times since the start. Reads from SILENT_FROM to SILENT_TO yield nothing; frames from read
  * OUT_FROM on leave. Prints the rows of bins of 1 ms, a JSON object a line, each with the read after
- * which it was complete.
+ * which it was complete; or, if LOSSES is 1, the losses that the engine reports.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,7 +21,7 @@
 #define READ_NS 1000000
 
 static int64_t now_ns, step_ns;
-static long reads, arguments[9];
+static long reads, arguments[10];
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
@@ -88,13 +88,22 @@ static const struct mb_backend_ops fake = {
 	.loss = fake_loss,
 };
 
+static void print_losses(struct mb_engine *engine)
+{
+	struct mb_loss loss;
+
+	while (mb_drop_queue_take(&engine->losses, &loss))
+		printf("[%" PRId64 ", %" PRId64 ", %" PRIu64 "]\n", loss.first_ns - START_NS, loss.last_ns - START_NS,
+		       loss.packets);
+}
+
 static void print_rows(struct mb_engine *engine)
 {
 	struct mb_table *bins, *senders;
 
 	if (mb_engine_take(engine, &bins, &senders))
 		exit(1);
-	for (size_t i = 0; i < bins->count; i++)
+	for (size_t i = 0; i < bins->count && !arguments[9]; i++)
 		printf("{\"read\": %ld, \"lane\": %d, \"clock_epoch\": %u, \"ts_ns\": %" PRId64
 		       ", \"packets\": %u, \"quality\": %u}\n",
 		       reads, ((int16_t *)bins->data[0])[i], ((uint16_t *)bins->data[1])[i],
@@ -115,11 +124,13 @@ int main(int argc, char **argv)
 	struct mb_error error = { "" };
 	struct mb_engine *engine;
 
-	for (int i = 1; i < argc && i < 10; i++)
+	for (int i = 1; i < argc && i < 11; i++)
 		arguments[i - 1] = strtol(argv[i], NULL, 0);
 	engine = mb_engine_create(&options, &backend);
 	while (engine && mb_engine_run(engine, 1, &error) > 0)
 		print_rows(engine);
+	if (engine && arguments[9])
+		print_losses(engine);
 	mb_engine_destroy(engine);
 	return *error.message ? 1 : 0;
 }

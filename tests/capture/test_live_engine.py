@@ -73,8 +73,8 @@ def test_losses_mark_the_bins_of_a_direction_that_begins_later(play):
     ("read", "first_us", "last_us", "step_us", "marked"),
     [
         (29, 29_000, 29_900, -5_000, {(0, 29)}),
-        (30, 26_000, 28_900, -5_000, {(0, 28), (0, 29), (1, 25), (1, 26)}),  # from 28.9 of the old clock to 26
-        (30, 28_000, 28_900, -3_000, {(0, 28), (0, 29), (1, 27), (1, 28)}),
+        (30, 26_000, 28_900, -5_000, {(0, 27), (0, 28), (0, 29), (1, 25), (1, 26)}),  # or from 28.9 to 26
+        (30, 28_900, 29_100, -4_000, {(0, 28), (0, 29), (1, 26), (1, 27)}),
         (30, 28_900, 36_000, 5_000, {(0, 28), (0, 29), (1, 35), (1, 36)}),
         (30, 28_900, 3_631_000, 3_600_000, {(0, 28), (0, 29), (1, 3_630), (1, 3_631)}),
         (30, -3_569_000, 28_900, -3_600_000, {(0, 28), (0, 29), (1, -3_570), (1, -3_569)}),
@@ -87,6 +87,22 @@ def test_a_loss_marks_no_bin_of_another_clock(play, read, first_us, last_us, ste
     rows = play(60, 30, step_us * 1000, read, first_us * 1000, last_us * 1000)
     assert {(row["clock_epoch"], row["ts_ns"] // MS) for row in rows if row["quality"] & DROPS} == marked
     assert sum(row["packets"] for row in rows) == 600
+
+
+@pytest.mark.parametrize(
+    ("read", "first_us", "last_us", "step_us", "reported_us"),
+    [
+        (29, 29_000, 29_900, -5_000, (29_000, 29_900)),
+        (30, 28_900, 3_631_000, 3_600_000, (28_900, 31_000)),
+        (30, -3_569_000, 28_900, -3_600_000, (28_900, 31_000)),
+        (30, 26_000, 28_900, -5_000, (26_000, 31_000)),  # of either clock
+        (31, -3_569_000, -3_567_500, -3_600_000, (-3_569_000, -3_567_500)),
+    ],
+)
+def test_a_loss_around_a_step_is_as_long_as_it_was(play, read, first_us, last_us, step_us, reported_us):
+    """Not as long as the step, by which its ends are apart."""
+    losses = play(60, 30, step_us * 1000, read, first_us * 1000, last_us * 1000, 0, 0, 0, 1)
+    assert losses == [[reported_us[0] * 1000, reported_us[1] * 1000, 7]]
 
 
 def test_bins_with_all_packets_lost_are_rows(play):
