@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import email
-import email.policy
-import json
 import os
 import socket
 import threading
 import time
 from contextlib import nullcontext, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 
 import pytest
-from aiosmtpd.controller import Controller
+from deliverylib import mail, mail_server, sent, to, web_server
 from ports import free_port
 from racklib import DAY, START, fill, report
 from room import room
 
-from mburst.agent.delivery import Delivery, DeliveryLedger, Digest, deliver
+from mburst.agent.delivery import Delivery, DeliveryLedger, Digest
 from mburst.agent.delivery import ledger as book
 from mburst.agent.delivery.digest import DigestEntry
 from mburst.agent.delivery.kind import MaybeDelivered, NotDelivered
-from mburst.agent.delivery.kinds import KINDS
 from mburst.agent.delivery.kinds.webhook import send as send_webhook
 from mburst.agent.delivery.post import ConnectionDeadline
 from mburst.dashboards.rack import page
@@ -54,83 +49,16 @@ def ledger(tmp_path):
         yield opened
 
 
-def to(kind: str, attempts: int = 3, when: str = "always", site: str = "", **settings) -> Delivery:
-    return Delivery("ops", kind, attempts, 10**6, 10**10, site, when, KINDS[kind].settings(settings))
-
-
-class Inbox:
-    """Handler of a mail server. It replies to DATA with each of `answers` in turn, then accepts the mail."""
-
-    def __init__(self) -> None:
-        self.mails: list[email.message.EmailMessage] = []
-        self.answers: list[str] = []
-
-    async def handle_DATA(self, server, session, envelope):
-        if self.answers:
-            return self.answers.pop(0)
-        self.mails.append(email.message_from_bytes(envelope.content, policy=email.policy.default))
-        return "250 taken"
-
-
 @pytest.fixture
 def inbox():
-    handler = Inbox()
-    controller = Controller(handler, hostname="127.0.0.1", port=free_port())
-    controller.start()
-    handler.port = controller.port
-    yield handler
-    controller.stop()
-
-
-def mail(inbox: Inbox, **more) -> Delivery:
-    return to(
-        "smtp",
-        host="127.0.0.1",
-        port=inbox.port,
-        security="none",
-        to=["ops@example.net", "on-call@example.net"],
-        **{"from": "mburst <mburst@example.net>"},
-        **more,
-    )
+    with mail_server() as inbox:
+        yield inbox
 
 
 @pytest.fixture
 def web():
-    """An HTTP server. `seen` has (path, body, headers). It replies with each status code of `answers` in turn (None
-    closes the connection), then with 200. `locations` are the targets of its redirects."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.server.seen.append((self.path, body, dict(self.headers)))
-            status = self.server.answers.pop(0) if self.server.answers else 200
-            if status is None:
-                self.connection.shutdown(socket.SHUT_RDWR)
-                return
-            self.send_response(status)
-            if self.server.locations:
-                self.send_header("Location", self.server.locations.pop(0))
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"ok")
-
-        def log_message(self, *arguments):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.seen, server.answers, server.locations = [], [], []
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    server.url = f"http://127.0.0.1:{server.server_address[1]}"
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def sent(digest: Digest, where: Delivery, ledger: DeliveryLedger) -> tuple[bool, list[str]]:
-    reported: list[str] = []
-    return deliver(digest, where, ledger, reported.append, sleep=lambda seconds: None), reported
+    with web_server() as web:
+        yield web
 
 
 def test_a_mail_has_a_table_a_picture_and_a_page(digest, inbox, ledger):
@@ -379,7 +307,7 @@ def test_redirects_of_a_webhook_are_not_followed(digest, web, status):
     for number in range(len(elsewhere)):
         web.answers.append(status)
         with pytest.raises(NotDelivered, match=str(status)):
-            send_webhook(digest, to("webhook", url=f"{web.url}/secret/{number}"))
+            send_webhook(digest, to("webhook", url=f"{web.url}/secret/{number}"), lambda: None)
     assert [path for path, *_ in web.seen] == [f"/secret/{number}" for number in range(len(elsewhere))]
 
 
@@ -406,7 +334,7 @@ def test_a_server_with_an_endless_answer_is_abandoned(digest, posted):
             "ops", "webhook", 1, 10**6, 3 * 10**8, "", "always", {"url": f"http://127.0.0.1:{server.getsockname()[1]}/"}
         )
         with nullcontext() if b"200" in posted else pytest.raises(MaybeDelivered):  # 200: it was accepted
-            send_webhook(digest, where)
+            send_webhook(digest, where, lambda: None)
         thread.join(30)
         assert not thread.is_alive()
 

@@ -14,7 +14,7 @@ from racklib import DAY, START, fill, report
 from mburst.agent.config import RunConfig, load
 from mburst.agent.delivery import DeliveryLedger, Digest, deliver
 from mburst.agent.delivery.destinations import COMMON
-from mburst.agent.delivery.kind import Delivery, Kind, NotDelivered, SettingKey
+from mburst.agent.delivery.kind import Begin, Delivery, Kind, NotDelivered, SettingKey
 from mburst.agent.delivery.kinds import KINDS
 from mburst.agent.delivery.values import choice, text
 from mburst.dashboards.rack import page
@@ -24,12 +24,13 @@ from mburst.sql import StoreFolder
 TOKEN = "t0ken-of-the-datagram"
 
 
-def send_datagram(digest: Digest, to: Delivery) -> None:
+def send_datagram(digest: Digest, to: Delivery, begin: Begin) -> None:
     """Sends the title to a UDP port of this machine. A refusal repeats the token, as real servers do."""
     if to.settings["level"] == "never":
         raise NotDelivered(f"{to.settings['token']} may not send")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         content = f"{to.settings['level']} {to.settings['token']} {digest.title}"
+        begin()
         sender.sendto(content.encode(), ("127.0.0.1", int(to.settings["port"])))
 
 

@@ -143,11 +143,7 @@ class Digest:
             if entry.is_fleet:
                 labels, rows = _of_fleet(facts)
                 break
-            inbound = [
-                (lane, cells)
-                for lane, cells in zip(facts["lanes"], facts["cells"], strict=True)
-                if lane.get("receiver") is not None
-            ]
+            inbound = list(zip(facts["inbound"], facts["cells"], strict=True))
             if not inbound:
                 continue
             slots = range(len(inbound[0][1]))

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from .digest import Digest
 
 
+Begin = Callable[[], None]  # notes that a digest is being sent; raises MburstError if the ledger cannot be written
+
+
 class NotDelivered(Exception):
     """The digest certainly did not arrive; it can be sent again."""
 
@@ -61,14 +64,17 @@ def read_keys(keys: Iterable[SettingKey], values: Mapping[str, Any]) -> dict[str
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of delivery. `send` hands a digest over; it raises NotDelivered or MburstError if it certainly did not
-    arrive, and MaybeDelivered if it may have. `check` checks the settings together: it raises MburstError if something
-    that it needs is not installed, and UsageError if keys exclude each other."""
+    """A kind of delivery. `send` hands a digest over. If sending it twice does harm, `send` calls its third argument
+    right before the first byte with which the digest could arrive: the ledger then has that it may have arrived, even
+    if this process is killed. It raises NotDelivered or MburstError if the digest certainly did not arrive, and
+    MaybeDelivered if it may have; any other error means the first before that call, and the second after it.
+    `check` checks the settings together: it raises MburstError if something that it needs is not installed, and
+    UsageError if keys exclude each other."""
 
     name: str
     about: str  # the form of the report, for docs/operate.md
     keys: tuple[SettingKey, ...]
-    send: Callable[[Digest, Delivery], None]
+    send: Callable[[Digest, Delivery, Begin], None]
     check: Callable[[Mapping[str, Any]], None] = lambda settings: None
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:

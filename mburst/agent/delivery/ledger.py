@@ -1,9 +1,10 @@
 """The ledger of deliveries: what was delivered to whom, and what failed. It is a file of JSON lines in the folder of
 the reports; the last line of a delivery counts.
 
-A line `sending` is on the disk before anything is sent, and `done` follows once the destination has accepted it. If a
-delivery is still `sending` later (the machine or the connection failed before the answer), nobody can know whether it
-arrived: it is not sent again, and reported as `unsure`.
+A line `sending` is on the disk before the first byte with which a digest could arrive (unless sending it twice does no
+harm), and `done` follows once the destination has accepted it. If a delivery is still `sending` later (the machine or
+the connection failed before the answer), nobody can know whether it arrived: it is not sent again, and reported as
+`unsure`.
 
 The file has the newest deliveries only. They are counted, so that a clock that is wrong for a while removes none.
 """

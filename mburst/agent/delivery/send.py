@@ -28,29 +28,42 @@ def deliver(
         return True
     if to.when == "bursts" and not digest.bursting and not digest.troubles:
         return True
-    send = KINDS[to.kind].send
     for attempt in range(1, to.attempts + 1):
-        ledger.say(key, book.SENDING)
-        try:
-            send(digest, to)
-        except (NotDelivered, MburstError) as error:
-            reason = f"{_reason(error, to)} ({attempt} of {to.attempts} tries)"
-            ledger.say(key, book.FAILED, reason)
-            report(f"{to.name}: not delivered: {reason}")
-            if attempt < to.attempts:
-                sleep(to.wait_ns / 1e9 * 2 ** (attempt - 1))
-        except Exception as error:  # MaybeDelivered, or an unforeseen error: it is not known how far the delivery came
-            reason = (
-                _reason(error, to) if isinstance(error, MaybeDelivered) else f"internal error: {type(error).__name__}"
-            )
-            ledger.say(key, book.UNSURE, f"{reason}: it may have arrived, and is not sent again")
-            report(f"{to.name}: may not have been delivered: {reason}")
-            return True
-        else:
-            ledger.say(key, book.DONE)
+        state, reason = _try(digest, to, ledger)
+        if state == book.DONE:
+            ledger.say(key, state)
             report(f"{to.name}: delivered {digest.report}, {digest.period}")
             return True
+        if state == book.UNSURE:
+            ledger.say(key, state, f"{reason}: it may have arrived, and is not sent again")
+            report(f"{to.name}: may not have been delivered: {reason}")
+            return True
+        reason += f" ({attempt} of {to.attempts} tries)"
+        ledger.say(key, state, reason)
+        report(f"{to.name}: not delivered: {reason}")
+        if attempt < to.attempts:
+            sleep(to.wait_ns / 1e9 * 2 ** (attempt - 1))
     return False
+
+
+def _try(digest: Digest, to: Delivery, ledger: DeliveryLedger) -> tuple[str, str]:
+    """Try to deliver once. Returns the state of the delivery, and the reason of a failure."""
+    begun = False
+
+    def begin() -> None:
+        nonlocal begun
+        ledger.say(digest.key(to.name), book.SENDING)
+        begun = True
+
+    try:
+        KINDS[to.kind].send(digest, to, begin)
+    except (NotDelivered, MburstError) as error:
+        return book.FAILED, _reason(error, to)
+    except MaybeDelivered as error:
+        return book.UNSURE, _reason(error, to)
+    except Exception as error:  # unforeseen: once sending has begun, it is not known how far the delivery came
+        return book.UNSURE if begun else book.FAILED, f"internal error: {type(error).__name__}"
+    return book.DONE, ""
 
 
 def _reason(error: Exception, to: Delivery) -> str:

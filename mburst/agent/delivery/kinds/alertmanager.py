@@ -9,18 +9,18 @@ from urllib.parse import quote
 from ....names import shown
 from ....units import format_share
 from ..digest import Digest, DigestEntry
-from ..kind import Delivery, Kind, NotDelivered, SettingKey
+from ..kind import Begin, Delivery, Kind, SettingKey
 from ..post import post
 from ..values import share, url
 
 
-def send(digest: Digest, to: Delivery) -> None:
+def send(digest: Digest, to: Delivery, begin: Begin) -> None:
     """Send an alert for each rack. Alertmanager identifies an alert by its labels, so that sending it again creates no
     second one. Therefore a missing answer counts as not delivered. Raises NotDelivered."""
     body = [alert(digest, entry, to.site) for entry in digest.entries if _is_worth(entry, to.settings["min-share"])]
     body += [trouble(digest, i, line) for i, line in enumerate(digest.troubles)]
     if body:
-        post(to.settings["url"].rstrip("/") + "/api/v2/alerts", body, digest, to, NotDelivered)
+        post(to.settings["url"].rstrip("/") + "/api/v2/alerts", body, digest, to, None)
 
 
 def _is_worth(entry: DigestEntry, least: float | None) -> bool:

@@ -8,11 +8,11 @@ from pathlib import Path
 from .... import files
 from ....dashboards.rack import page
 from ..digest import Digest
-from ..kind import Delivery, Kind, SettingKey
+from ..kind import Begin, Delivery, Kind, SettingKey
 from ..values import folder_path
 
 
-def send(digest: Digest, to: Delivery) -> None:
+def send(digest: Digest, to: Delivery, begin: Begin) -> None:
     """Copy pages and facts, remove copies that are not kept, and write the index of the folder. Raises MburstError if
     it cannot be written."""
     folder = Path(to.settings["path"])

@@ -18,7 +18,7 @@ from typing import Any, cast
 from .... import extras, files
 from ....errors import UsageError
 from ..digest import Digest
-from ..kind import Delivery, Kind, MaybeDelivered, NotDelivered, SettingKey
+from ..kind import Begin, Delivery, Kind, MaybeDelivered, NotDelivered, SettingKey
 from ..picture import png
 from ..values import choice, line, whole
 
@@ -57,10 +57,10 @@ def message(digest: Digest, to: Delivery) -> EmailMessage:
     return made
 
 
-def send(digest: Digest, to: Delivery) -> None:
+def send(digest: Digest, to: Delivery, begin: Begin) -> None:
     """Hand the mail to the server. Raises NotDelivered if the server did not accept it, MaybeDelivered if it may
     have."""
-    mail = message(digest, to)
+    mail = message(digest, to).as_bytes()
     try:
         server = _connect(to)
     except (OSError, smtplib.SMTPException) as error:
@@ -72,8 +72,9 @@ def send(digest: Digest, to: Delivery) -> None:
         for recipient in to.settings["to"]:
             code, answer = server.rcpt(parseaddr(recipient)[1])
             _expect(code, answer)
+        begin()
         handed_over = True  # if the connection is lost now, the server may have the mail (RFC 5321, 4.5.4.2)
-        code, answer = server.data(mail.as_bytes())
+        code, answer = server.data(mail)
         _expect(code, answer)
     except smtplib.SMTPResponseException as error:
         raise NotDelivered(_reason(error)) from error

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from ....names import label, short
 from ....units import format_count
 from ..digest import Digest
-from ..kind import Delivery, Kind, MaybeDelivered, SettingKey
+from ..kind import Begin, Delivery, Kind, SettingKey
 from ..post import post
 from ..values import url
 
@@ -18,9 +18,9 @@ SLACK_HEAD, SLACK_NAME, SLACK_WORDS = 150, 100, 600  # most characters of a head
 SLACK_LINES = 15
 
 
-def send(digest: Digest, to: Delivery) -> None:
+def send(digest: Digest, to: Delivery, begin: Begin) -> None:
     """Send a message with a line for each rack. Raises NotDelivered or MaybeDelivered."""
-    post(to.settings["url"], slack(digest, to.site), digest, to, MaybeDelivered)
+    post(to.settings["url"], slack(digest, to.site), digest, to, begin)
 
 
 def slack(digest: Digest, site: str) -> dict[str, Any]:
