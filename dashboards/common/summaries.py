@@ -37,7 +37,9 @@ SUMMARY: dict[str, tuple[type, ...]] = {  # the fields of a summary and their ty
     "per_hour": _PERHAPS,
     "new": _PERHAPS,
     "warnings": (list,),
+    "recorded_part": (str,),
 }
+_LATER = {"recorded_part": ""}  # fields that reports of earlier versions do not have
 
 
 def rack_stem(rack: str, since_ns: int, until_ns: int) -> str:
@@ -65,6 +67,13 @@ def with_summary(summary: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     first = json.dumps(summary, ensure_ascii=False, sort_keys=True, allow_nan=False)
     rest = json.dumps(facts, ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False)
     return f'{{"summary": {first},{rest[1:]}\n'
+
+
+def doubts(summary: Mapping[str, Any]) -> list[str]:
+    """Returns what to state wherever the figures of a SUMMARY are stated: how much of the time was recorded, if not all
+    of it was, and the warnings of the report."""
+    part = summary["recorded_part"]
+    return [*([f"Not all of the time was recorded: {part}"] if part else []), *summary["warnings"]]
 
 
 def summaries(
@@ -101,7 +110,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         first = files.first_line(path).strip()
         stored = json.loads(first.removeprefix('{"summary": ').removesuffix(","))
-        summary = {name: _checked(stored[name], kind) for name, kind in SUMMARY.items()}
+        summary = {name: _checked({**_LATER, **stored}[name], kind) for name, kind in SUMMARY.items()}
         return summary if 0 <= summary["since_ns"] < summary["until_ns"] < 2**62 else None
     except (MburstError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -123,7 +123,16 @@ def summary(figures: FleetFigures) -> dict[str, Any]:
         "per_hour": None,
         "new": None,
         "warnings": [statement.head for statement in statements(figures) if statement.level == WARNING],
+        "recorded_part": recorded_part(figures) if sums.recorded_ns else "",
     }
+
+
+def recorded_part(figures: FleetFigures) -> str:
+    """ "16 % of the time of expected hosts, with results of 1 of 7 days"; '' if all of the time was recorded."""
+    share, missing = recorded_share(figures.racks), len(figures.period.dates)
+    number = (figures.period.until_ns - figures.period.since_ns) // NS_PER_DAY
+    of_days = f", with results of {number - missing} of {number} days" if missing else ""
+    return f"{format_share(share)} of the time of expected hosts{of_days}" if share < WHOLE or missing else ""
 
 
 def _of_counted(losing: int, of: int, bursts: int) -> str:

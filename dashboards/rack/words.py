@@ -29,6 +29,7 @@ from ..common.words import (
 )
 
 UNNAMED = "unnamed host"
+WHOLE = 0.99  # share of the period from which no statement says that an interface was recorded for less
 MOST_ASKED = 5  # directions with pause frames and congestion notifications that are named
 
 
@@ -146,6 +147,14 @@ def rates(found: Rates) -> str:
     return f"{format_number(found.per_hour)} an hour, {format_share(found.share)} of the time"
 
 
+def recorded_part(report: RackFigures) -> str:
+    """ "967 ms to 50 min of 1 h": how long the interfaces were recorded; '' if all were for the whole time, or none."""
+    times, span = [lane.recorded_ns for lane in report.lanes if lane.link_bps], report.until_ns - report.since_ns
+    if not report.recorded or not times or min(times) >= WHOLE * span:
+        return ""
+    return f"{' to '.join(dict.fromkeys((long(min(times)), long(max(times)))))} of {long(span)}"
+
+
 def statements(report: RackFigures) -> list[Statement]:
     """Returns what to know before trusting the figures."""
     found = [
@@ -165,7 +174,7 @@ def statements(report: RackFigures) -> list[Statement]:
 def _recording(report: RackFigures) -> Iterator[Statement]:
     span = report.until_ns - report.since_ns
     examined = [lane for lane in report.lanes if lane.link_bps]
-    part = [lane for lane in examined if lane.recorded_ns < 0.99 * span]
+    part = [lane for lane in examined if lane.recorded_ns < WHOLE * span]
     if report.recorded and part:
         least = min(part, key=lambda lane: lane.recorded_ns)
         yield Statement(
@@ -329,4 +338,5 @@ def summary(report: RackFigures) -> dict[str, Any]:
         "per_hour": report.previous.now.per_hour if report.previous else None,
         "new": len(report.new.lanes) + len(report.new.senders) if report.new else None,
         "warnings": [statement.head for statement in statements(report) if statement.level == WARNING],
+        "recorded_part": recorded_part(report),
     }

@@ -57,7 +57,8 @@ def test_a_message_agrees_with_the_page(results, tmp_path):
     [entry] = digest.entries
     facts = json.loads(entry.facts.read_text("utf-8"))
     page = entry.page.read_text("utf-8")
-    assert digest.title.endswith("fleet: 6 bursts") and entry.summary["verdict"] in page
+    assert digest.title.endswith("fleet: 6 bursts, 50 % of the time of expected hosts recorded")
+    assert entry.summary["verdict"] in page
     assert f"https://host/x/{STEM}.html" in digest.text("https://host/x")
     names, shares, slots = digest.grid()
     assert names == [line["name"] for line in facts["lines"] if line["name"]] and len(slots) == 24

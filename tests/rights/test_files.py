@@ -211,7 +211,9 @@ def test_planted_reports_are_left_out_and_reported(reports, tmp_path, precious):
     assert any(planted.stem in line and "left out" in line for line in digest.troubles)
     from mburst.agent.delivery.kinds import folder as copying
 
-    copying.send(digest, Delivery("www", "folder", 1, 0, 0, "", "always", {"path": str(tmp_path / "www")}))
+    copying.send(
+        digest, Delivery("www", "folder", 1, 0, 0, "", "always", {"path": str(tmp_path / "www")}), lambda: None
+    )
     assert not any("zz" in path.name for path in (tmp_path / "www").iterdir())
     assert PRECIOUS not in "".join(path.read_text() for path in (tmp_path / "www").iterdir())
 

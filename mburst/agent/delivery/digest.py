@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from ... import files
 from ...dashboards.common.page import render
-from ...dashboards.common.summaries import is_fleet, summaries
+from ...dashboards.common.summaries import doubts, is_fleet, summaries
 from ...dashboards.common.words import moment
 from ...dashboards.rack import words as rack_words
 from ...names import short, shown
@@ -39,6 +39,28 @@ class DigestEntry:
     def is_fleet(self) -> bool:
         """Whether it is the report of a fleet, not of a rack."""
         return is_fleet(self.page.name)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether anything was recorded in the period."""
+        return bool(self.summary["recorded"])
+
+    @property
+    def name(self) -> str:
+        """ "rack r1", or "fleet"."""
+        return f"{'' if self.is_fleet else 'rack '}{_rack(self)}"
+
+    @property
+    def doubts(self) -> list[str]:
+        """What every kind of delivery states beside the verdict."""
+        return [_words(doubt) for doubt in doubts(self.summary)]
+
+    def stated(self, figure: str) -> str:
+        """Returns a FIGURE of the period with the part of the time that it is of."""
+        if not self.recorded:
+            return "nothing recorded"
+        part = self.summary["recorded_part"]
+        return f"{figure}, {_words(part)} recorded" if part else figure
 
     @property
     def more(self) -> list[Path]:
@@ -89,28 +111,44 @@ class Digest:
         return [entry for entry in self.entries if entry.summary["bursts"]]
 
     @property
+    def is_calm(self) -> bool:
+        """Whether every rack was recorded and none burst, and no delivery failed."""
+        calm = all(entry.recorded and not entry.summary["bursts"] for entry in self.entries)
+        return bool(self.entries) and calm and not self.troubles
+
+    @property
     def period(self) -> str:
         return rack_words.period(self.since_ns, self.until_ns)
 
     @property
     def title(self) -> str:
         """The subject of a message."""
+        return f"Microbursts, {self.period}: {self._head()}"
+
+    def _head(self) -> str:
+        if not self.entries:
+            return "no report"
         if len(self.entries) == 1:
             [entry] = self.entries
-            kind = "" if entry.is_fleet else "rack "
-            head = f"{kind}{_rack(entry)}: {format_count(entry.summary['bursts'], 'burst')}"
-        else:
-            bursts = sum(entry.summary["bursts"] for entry in self.entries)
-            racks = f"{len(self.bursting)} of {format_count(len(self.entries), 'rack')}"
-            head = f"{format_count(bursts, 'burst')} in {racks}"
-        return f"Microbursts, {self.period}: {head}"
+            return f"{entry.name}: {entry.stated(format_count(entry.summary['bursts'], 'burst'))}"
+        recorded = sum(entry.recorded for entry in self.entries)
+        partly = sum(entry.recorded and bool(entry.summary["recorded_part"]) for entry in self.entries)
+        if not recorded:
+            return f"{format_count(len(self.entries), 'rack')}: nothing recorded"
+        bursts = sum(entry.summary["bursts"] for entry in self.entries)
+        parts = [
+            f"{format_count(bursts, 'burst')} in {len(self.bursting)} of {format_count(len(self.entries), 'rack')}",
+            *([f"nothing recorded of {len(self.entries) - recorded}"] if recorded < len(self.entries) else []),
+            *([f"{partly} recorded in part"] if partly else []),
+        ]
+        return ", ".join(parts)
 
     def text(self, site: str) -> str:
         """The message as plain text."""
         lines = [self.title, ""]
         for entry in self.entries[:MOST_RACKS]:
             lines.append(f"{_rack(entry)}: {_words(entry.summary['verdict'])}")
-            lines += [f"  ! {_words(warning)}" for warning in entry.summary["warnings"]]
+            lines += [f"  ! {doubt}" for doubt in entry.doubts]
             lines += [f"  {link}"] if (link := _link(site, entry)) else []
         lines += self._left_out()
         if self.troubles:
@@ -144,7 +182,8 @@ class Digest:
                 labels, rows = _of_fleet(facts)
                 break
             inbound = list(zip(facts["inbound"], facts["cells"], strict=True))
-            if not inbound:
+            if not inbound:  # nothing was recorded
+                rows += [(shown(facts["rack"]), [])] if len(self.entries) > 1 else []
                 continue
             slots = range(len(inbound[0][1]))
             labels = [moment((facts["first_slot"] + i) * facts["slot_ns"])[5:] for i in slots]
@@ -155,7 +194,7 @@ class Digest:
                 ]
             else:
                 rows.append((shown(facts["rack"]), [_share([cells[i] for _, cells in inbound]) for i in slots]))
-        return [name for name, _ in rows], [shares for _, shares in rows], labels
+        return [name for name, _ in rows], [shares or [None] * len(labels) for _, shares in rows], labels
 
 
 def _of_fleet(facts: dict[str, Any]) -> tuple[list[str], list[tuple[str, list[float | None]]]]:
@@ -192,13 +231,16 @@ def _link(site: str, entry: DigestEntry) -> str:
 def _cells(entry: DigestEntry) -> list[str]:
     """Returns the cells for the columns in HEADS."""
     summary = entry.summary
+    said = _words(" ".join([summary["verdict"], *(f"({doubt}.)" for doubt in entry.doubts)]))
+    if not entry.recorded:
+        return [*("–" for _ in HEADS[1:]), said]
     return [
         f"{summary['bursting_hosts']} of {summary['hosts']}",
         f"{summary['bursts']:,}",
         format_share(summary["share"]),
         format_duration(summary["longest_ns"]) if summary["longest_ns"] else "–",
         "–" if summary["queue_drops"] is None else f"{summary['queue_drops']:,}",
-        _words(" ".join([summary["verdict"], *(f"({warning}.)" for warning in summary["warnings"])])),
+        said,
     ]
 
 

@@ -69,13 +69,15 @@ class Kind:
     if this process is killed. It raises NotDelivered or MburstError if the digest certainly did not arrive, and
     MaybeDelivered if it may have; any other error means the first before that call, and the second after it.
     `check` checks the settings together: it raises MburstError if something that it needs is not installed, and
-    UsageError if keys exclude each other."""
+    UsageError if keys exclude each other. `needless` returns why nothing of a digest would be sent, '' if something
+    is."""
 
     name: str
     about: str  # the form of the report, for docs/operate.md
     keys: tuple[SettingKey, ...]
     send: Callable[[Digest, Delivery, Begin], None]
     check: Callable[[Mapping[str, Any]], None] = lambda settings: None
+    needless: Callable[[Digest, Delivery], str] = lambda digest, to: ""
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the settings that `send` finds in a delivery. Raises UsageError for an invalid value, and what

@@ -32,6 +32,7 @@ REPORTED_NS = 31 * NS_PER_DAY  # length of the newest periods of a report whose 
 WAIT_S = 600.0  # longest wait for another process that delivers
 MOST_SENTENCES = 10
 SENDING, DONE, FAILED, UNSURE = "sending", "done", "failed", "unsure"
+NOTHING = "nothing"  # there was nothing to send
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,11 @@ def deliver(
     key = digest.key(to.name)
     if ledger.state(key) in (book.DONE, book.UNSURE):
         return True
-    if to.when == "bursts" and not digest.bursting and not digest.troubles:
+    why = "no burst" if to.when == "bursts" and digest.is_calm else KINDS[to.kind].needless(digest, to)
+    if why:
+        if ledger.state(key) != book.NOTHING:
+            ledger.say(key, book.NOTHING, why)
+            report(f"{to.name}: nothing to send of {digest.report}, {digest.period}: {why}")
         return True
     for attempt in range(1, to.attempts + 1):
         state, reason = _try(digest, to, ledger)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from ....errors import UsageError
 from ....names import shown
 from ....units import format_share
 from ..digest import Digest, DigestEntry
@@ -17,30 +19,46 @@ from ..values import share, url
 def send(digest: Digest, to: Delivery, begin: Begin) -> None:
     """Send an alert for each rack. Alertmanager identifies an alert by its labels, so that sending it again creates no
     second one. Therefore a missing answer counts as not delivered. Raises NotDelivered."""
-    body = [alert(digest, entry, to.site) for entry in digest.entries if _is_worth(entry, to.settings["min-share"])]
+    body = [alert(digest, entry, to.site) for entry in _worth(digest, to)]
     body += [trouble(digest, i, line) for i, line in enumerate(digest.troubles)]
     if body:
-        post(to.settings["url"].rstrip("/") + "/api/v2/alerts", body, digest, to, None)
+        post(to.settings["url"] + "/api/v2/alerts", body, digest, to, None)
 
 
-def _is_worth(entry: DigestEntry, least: float | None) -> bool:
-    content = entry.summary
-    return bool(content["bursts"] and content["share"] >= (least or 0.0)) or bool(content["queue_drops"])
+def needless(digest: Digest, to: Delivery) -> str:
+    """Returns why there is no alert; '' if there is one."""
+    if _worth(digest, to) or digest.troubles:
+        return ""
+    least = to.settings["min-share"]
+    return "no alert: no rack burst" + (f" for {format_share(least)} of the time" if least else "")
+
+
+def _worth(digest: Digest, to: Delivery) -> list[DigestEntry]:
+    """Returns the racks with an alert: also those of which nothing was recorded."""
+    least = to.settings["min-share"] or 0.0
+    return [
+        entry
+        for entry in digest.entries
+        if not entry.recorded
+        or (entry.summary["bursts"] and entry.summary["share"] >= least)
+        or entry.summary["queue_drops"]
+    ]
 
 
 def alert(digest: Digest, entry: DigestEntry, site: str) -> dict[str, Any]:
     """Returns the alert of a rack. It begins at the end of the report's period and lasts for another period."""
-    content = entry.summary
+    content, name = entry.summary, f"{entry.name[0].upper()}{entry.name[1:]}"
+    figure = f"{format_share(content['share'])} of the time in bursts"
     made = {
         "labels": {
             "alertname": "MburstReport",
             "rack": shown(content["rack"]),
             "report": digest.report,
-            "severity": "warning" if content["queue_drops"] else "info",
+            "severity": "warning" if content["queue_drops"] or not entry.recorded else "info",
         },
         "annotations": {
-            "summary": f"Rack {shown(content['rack'])}: {format_share(content['share'])} of the time in bursts",
-            "description": shown(content["verdict"]),
+            "summary": f"{name}: {entry.stated(figure)}",
+            "description": shown(" ".join([content["verdict"], *(f"{doubt}." for doubt in entry.doubts)])),
             "period": digest.period,
         },
         **_lasting(digest),
@@ -69,12 +87,23 @@ def _lasting(digest: Digest) -> dict[str, str]:
     return {"startsAt": stamp(digest.until_ns), "endsAt": stamp(2 * digest.until_ns - digest.since_ns)}
 
 
+def _base(name: str, value: Any) -> str:
+    """Returns the URL to which the path of the API is added."""
+    address = url(name, value).rstrip("/")
+    if re.search(r"/api/v\d+(/alerts)?$", address):
+        raise UsageError(f"{name} has the path of the API, which is added to it", "leave out /api/v2/alerts")
+    if "?" in address:
+        raise UsageError(f"{name} has a query, after which no path can follow", "leave out ? and what follows")
+    return address
+
+
 KIND = Kind(
     "alertmanager",
-    "an alert for each rack that burst, or whose switch dropped packets, by API v2",
+    "an alert for each rack that burst, whose switch dropped packets, or of which nothing was recorded, by API v2",
     (
-        SettingKey("url", "of Alertmanager, without `/api/v2/alerts`", url, needed=True),
+        SettingKey("url", "of Alertmanager, without `/api/v2/alerts`", _base, needed=True),
         SettingKey("min-share", "the least share of the time in bursts that makes an alert, such as `1%`", share),
     ),
     send,
+    needless=needless,
 )

@@ -29,7 +29,9 @@ def slack(digest: Digest, site: str) -> dict[str, Any]:
     for entry in digest.entries[:SLACK_LINES]:
         name = _plain(entry.summary["rack"], SLACK_NAME)
         name = f"<{site}/{quote(entry.page.name)}|{name}>" if site else f"*{name}*"
-        lines.append(f"{name}: {_plain(entry.summary['verdict'], SLACK_WORDS)}")
+        doubts = _plain(" ".join(f"{doubt}." for doubt in entry.doubts), SLACK_WORDS)
+        doubts = f" :warning: {doubts}" if doubts else ""
+        lines.append(f"{name}: {_plain(entry.summary['verdict'], SLACK_WORDS)}{doubts}")
     if len(digest.entries) > SLACK_LINES:
         more = format_count(len(digest.entries) - SLACK_LINES, "rack")
         lines.append(f"and {more} more with less of the time in bursts")
@@ -44,11 +46,14 @@ def slack(digest: Digest, site: str) -> dict[str, Any]:
 
 
 def _section(lines: Sequence[str]) -> dict[str, Any]:
-    """Returns a section with as many whole lines as fit."""
-    text = ""
+    """Returns a section with as many whole lines as fit, and the number of the others."""
+    text, left_out = "", 0
     for line in lines:
         if len(text) + len(line) < SLACK_TEXT:
             text += f"{line}\n"
+        else:
+            left_out += 1
+    text += f"{format_count(left_out, 'line')} left out: the message is too long\n" if left_out else ""
     return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
 
 
