@@ -12,8 +12,8 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from ..units import WrittenFloat, format_duration
 from . import environment
 from .checked import Checker, naming, only, place, tables, text, texts
 from .delivery import Delivery, delivery_of
-from .environment import Environment
+from .environment import Environment, refuse_references
 from .schedule.reports import EVERY, LENGTH_NS
 from .schedule.retention import LEAST_NS, KeptReports
 from .secrets import Secrets
@@ -111,7 +111,8 @@ class RunConfig:
     @property
     def schedule(self) -> list[RunPart]:
         """The part that writes and delivers the reports, if there are any."""
-        made_of = _digest(self.reports, self.deliveries, sorted(self.environment.values.items()))
+        deliveries = [one.by_value() for one in self.deliveries.values()]
+        made_of = _digest(self.reports, deliveries, sorted(self.environment.values.items()))
         return [RunPart(SCHEDULE, ["schedule", "--loop", "--", str(self.path)], made_of)] if self.reports else []
 
     @property
@@ -152,6 +153,7 @@ def load(path: Path, fill: bool = True) -> RunConfig:
         raise MburstError(f"{path}: cannot read: {error.strerror}", "`mburst run --init` writes an example") from error
     except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8, or a number with thousands of digits
         raise UsageError(f"{path}: invalid TOML: {error}") from error
+    refuse_references(path, content)
     known = _runnable()
     only(path, "the file", content, [*SHARED, *(NAMED.get(verb, verb) for verb in known), "report", "deliver"])
     readers: dict[str, Checker] = {key: place if key == "store" else text for key in SHARED}
@@ -248,6 +250,15 @@ def _files(part: RunPart) -> list[tuple[str, int, int, int]]:
 
 def _digest(*facts: object) -> str:
     return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+@contextmanager
+def naming_part(part: RunPart) -> Iterator[None]:
+    """Prefix each MburstError in the context with the name of the part."""
+    try:
+        yield
+    except MburstError as error:
+        raise type(error)(f"{part.name}: {error}", error.hint) from None
 
 
 def _try(path: Path, where: str, argv: Sequence[str]) -> None:

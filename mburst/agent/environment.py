@@ -21,6 +21,8 @@ from ..errors import MburstError, UsageError
 _LINE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*")
 _QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)\"""")
 _NAME = re.compile(r"\$\{(\w+)\}")
+_LITERAL = re.compile(r"\$\{\w*\}?|\$[A-Za-z_]\w*|^~")  # what a shell would replace, and mburst does not
+_MALFORMED = re.compile(r"\$\{(?!\w+\})")
 
 
 @dataclass
@@ -59,6 +61,8 @@ class Environment:
             self.used.add(found)
             return found
 
+        if _MALFORMED.search(value):
+            raise UsageError(f"{path}: {where}: {key} has ${{ without a name and }}", "example: ${MBURST_WEBHOOK}")
         filled = _NAME.sub(variable, value)
         if filled != value:
             self.used.add(filled)
@@ -67,6 +71,34 @@ class Environment:
     def lacking(self) -> list[str]:
         """Returns the names that the configuration refers to and the file does not have."""
         return [name for name in self.wanted if name not in self.values]
+
+
+def check_literal(path: Path, where: str, key: str, value: Any, but_named: bool = False) -> None:
+    """Raise UsageError if a value, or an item of it, has a reference to a variable or a home folder: it would be taken
+    literally. BUT_NAMED: ${NAME} is replaced in it."""
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str) and (found := _LITERAL.search(_NAME.sub("/", item) if but_named else item)):
+            raise UsageError(
+                f"{path}: {where}: {key} has {found[0]}, which is not replaced there",
+                "write the whole path; ./~ is a file of that name"
+                if found[0] == "~"
+                else "write the value: only ${NAME} is replaced, and only in [[deliver]]",
+            )
+
+
+def refuse_references(path: Path, content: Mapping[str, Any]) -> None:
+    """Raise UsageError if a value outside [[deliver]] has a reference to a variable or a home folder."""
+    for name, value in content.items():
+        found = value if isinstance(value, list) else [value]
+        if name == "deliver":
+            continue
+        for number, table in enumerate(found, 1):
+            if not isinstance(table, dict):
+                check_literal(path, "the file", name, table)
+                continue
+            where = f"[{name}]" if table is value else f"[[{name}]] number {number}"
+            for key, given in table.items():
+                check_literal(path, where, key, given)
 
 
 def read(configuration: Path, fill: bool = True) -> Environment:

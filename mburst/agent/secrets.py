@@ -28,6 +28,9 @@ class Secrets:
         known = sorted((one for one in spelled if len(one) >= SHORT), key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, known)), re.IGNORECASE) if known else None
 
+    def __repr__(self) -> str:
+        return "Secrets(…)"  # neither values nor an address in memory, which differs between equal ones
+
     def __or__(self, other: Secrets) -> Secrets:
         return Secrets(self.values | other.values)
 

@@ -26,7 +26,8 @@ Reading = tuple[Sequence[RunPart], Mapping[str, str]]  # the parts of a file, an
 
 
 class Supervisor:
-    """Runs parts until they are done or a signal arrives. On SIGHUP, `reread` returns the present parts."""
+    """Runs parts until they are done or a signal arrives. On SIGHUP, `reread` returns the present parts; `check` raises
+    MburstError if one of them could not start."""
 
     def __init__(
         self,
@@ -34,9 +35,10 @@ class Supervisor:
         stop_s: float = STOP_S,
         environment: Mapping[str, str] | None = None,
         reread: Callable[[], Reading] | None = None,
+        check: Callable[[RunPart, Mapping[str, str]], None] = lambda part, environment: None,
     ) -> None:
         self.parts = parts
-        self.reread = reread
+        self.reread, self.check = reread, check
         self.manager = ServiceManager()
         self.environment = _for_parts(os.environ if environment is None else environment)
         self.stop_s = stop_s
@@ -119,12 +121,20 @@ class Supervisor:
         self.manager.reloading()
         try:
             parts, environment = self.reread()
+            for part in parts:
+                if self._would_start(part):
+                    self.check(part, environment)
         except MburstError as error:
             print_message(f"not reloaded, all parts continue: {error}" + (f" ({error.hint})" if error.hint else ""))
         else:
             self.environment = _for_parts(environment)
             self._replace({part.name: part for part in parts})
         self.manager.ready()
+
+    def _would_start(self, part: RunPart) -> bool:
+        """Whether a reload with this part starts it."""
+        one = self.running.get(part.name)
+        return part != (one.part if one else self.done.get(part.name))
 
     def _replace(self, wanted: Mapping[str, RunPart]) -> None:
         before = {name: one.part for name, one in self.running.items()}

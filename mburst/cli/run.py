@@ -56,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check:
         check(config, parts)
         return 0
+    from ..agent.part_check import check_files
     from ..agent.supervise import Reading, Supervisor
 
     def reread() -> Reading:
@@ -63,7 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         return chosen(again, arguments.only), again.environment.merged()
 
     async def work() -> int:
-        return await Supervisor(parts, environment=config.environment.merged(), reread=reread).run()
+        environment = config.environment.merged()
+        return await Supervisor(parts, environment=environment, reread=reread, check=check_files).run()
 
     return asyncio.run(work())
 
@@ -80,7 +82,17 @@ def chosen(config: RunConfig, only: list[str]) -> list[RunPart]:
 
 
 def check(config: RunConfig, parts: list[RunPart]) -> None:
-    """Print what would be run."""
+    """Print what would be run. Raises UsageError if a file that a part names is invalid; what is missing on this
+    machine is reported by the part."""
+    from ..agent.part_check import check_files
+
+    for part in parts:
+        try:
+            check_files(part, config.environment.merged())
+        except UsageError:
+            raise
+        except MburstError:
+            pass
     for part in parts:
         print_lines(f"{part.name}: mburst {shlex.join(part.argv)}")
     for report in config.reports:

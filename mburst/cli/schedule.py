@@ -149,8 +149,8 @@ def chosen(config: RunConfig, name: str) -> list[ScheduledReport]:
 
 
 def keep(config: RunConfig, folders: Collection[Path]) -> int:
-    """Write and deliver reports when they are due, until a signal; running work is finished first. FOLDERS is the
-    result of `settle`. Raises MburstError if one of them was replaced or created after the start."""
+    """Write and deliver reports when they are due, until a signal; a delivery in flight is finished first. FOLDERS is
+    the result of `settle`. Raises MburstError if one of them was replaced or created after the start."""
     from ..agent.schedule.due import loop
     from ..sql.place import StorePlace
 
@@ -159,7 +159,7 @@ def keep(config: RunConfig, folders: Collection[Path]) -> int:
     with stopping(stop.set) as ended_by, ExitStack() as watched:
         for place in filter(os.path.isdir, dict.fromkeys(folders)):
             watched.enter_context(StorePlace(place).watched(stop.set))
-        loop(config, lambda seconds: wait(stop, absent, seconds), report_lines)
+        loop(config, lambda seconds: wait(stop, absent, seconds), report_lines, stop.wait)
     return 130 if signal.SIGINT in ended_by else 0
 
 

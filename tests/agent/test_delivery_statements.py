@@ -144,10 +144,23 @@ def test_what_is_not_sent_is_not_called_delivered(digest, ledger, kind, more, wh
     assert ledger.state(calm.key("ops")) == book.DONE
 
 
-@pytest.mark.parametrize("end", ["/api/v2/alerts", "/api/v2/alerts/", "/prefix/api/v2", "/api/v1/alerts", "/?a=b"])
+@pytest.mark.parametrize(
+    "end", ["/api/v2/alerts", "/api/v2/alerts/", "/prefix/api/v2", "/api/v1/alerts", "/api/v2/alerts?a=b"]
+)
 def test_an_address_of_alertmanager_that_is_not_its_root_is_refused(tmp_path, end):
     path = tmp_path / "mburst.toml"
     path.write_text(f'[[deliver]]\nname = "al"\nkind = "alertmanager"\nurl = "http://127.0.0.1:9{end}"\n')
-    with pytest.raises(UsageError, match=r"\[\[deliver\]\] al: url has") as caught:
+    with pytest.raises(UsageError, match=r"\[\[deliver\]\] al: url has the path of the API") as caught:
         load(path)
     assert "leave out" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("given", "posted"),
+    [("", ""), ("/", ""), ("/prefix/", "/prefix"), ("/?key=a/b", "?key=a/b"), ("/api/v2/x", "/api/v2/x")],
+)
+def test_the_path_of_the_api_is_added_before_a_query(digest, ledger, given, posted):
+    with web_server() as web:
+        assert sent(of(digest, "r2"), to("alertmanager", url=web.url + given), ledger)[0]
+    path, query = (*posted.split("?"), "")[:2]
+    assert [seen for seen, *_ in web.seen] == [f"{path}/api/v2/alerts{'?' + query if query else ''}"]

@@ -96,4 +96,4 @@ def web_server() -> Iterator[Any]:
 
 def sent(digest: Digest, where: Delivery, ledger: DeliveryLedger) -> tuple[bool, list[str]]:
     reported: list[str] = []
-    return deliver(digest, where, ledger, reported.append, sleep=lambda seconds: None), reported
+    return deliver(digest, where, ledger, reported.append, pause=lambda seconds: None), reported

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import UsageError
 from ..checked import naming, only
-from ..environment import Environment
+from ..environment import Environment, check_literal
 from ..secrets import Secrets
 from .kind import Delivery, Kind, SettingKey, read_keys
 from .kinds import KINDS
@@ -35,6 +35,9 @@ def delivery_of(path: Path, where: str, table: Mapping[str, Any], environment: E
     only(path, where, table, ["name", "kind", *(key.name for key in (*COMMON, *kind.keys))])
     if missing := next((key.name for key in kind.keys if key.needed and key.name not in table), None):
         raise UsageError(f"{path}: {where} needs {missing}")
+    for key in (*COMMON, *kind.keys):
+        if key.literal or key.folder:
+            check_literal(path, where, key.name, table.get(key.name), but_named=not key.literal)
     literal = [key for key in kind.keys if key.literal]
     with naming(path, where):
         common = read_keys(COMMON, table)

@@ -4,7 +4,7 @@ one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from ..secrets import Secrets
@@ -38,6 +38,12 @@ class Delivery:
     when: str
     settings: Mapping[str, Any] = field(repr=False)  # contains secrets
     secrets: Secrets = field(default_factory=Secrets)
+
+    def by_value(self) -> tuple[object, ...]:
+        """Returns all of it, secrets too, as values that are equal if and only if the deliveries are. For digests, and
+        never for messages."""
+        plain = [getattr(self, one.name) for one in fields(self) if one.name not in ("settings", "secrets")]
+        return (*plain, sorted(self.settings.items()), sorted(self.secrets.values))
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ def deliver(
     to: Delivery,
     ledger: DeliveryLedger,
     report: Callable[[str], None],
-    sleep: Callable[[float], None] = time.sleep,
+    pause: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Deliver a digest, unless it was, or may have been, delivered. Returns whether nothing is left to do. Raises
-    MburstError if the ledger cannot be written; then nothing is sent."""
+    """Deliver a digest, unless it was, or may have been, delivered. Returns whether nothing is left to do. PAUSE waits
+    between two tries; if it returns a true value, this process shall end, and no other try begins. Raises MburstError
+    if the ledger cannot be written; then nothing is sent."""
     key = digest.key(to.name)
     if ledger.state(key) in (book.DONE, book.UNSURE):
         return True
@@ -45,8 +46,8 @@ def deliver(
         reason += f" ({attempt} of {to.attempts} tries)"
         ledger.say(key, state, reason)
         report(f"{to.name}: not delivered: {reason}")
-        if attempt < to.attempts:
-            sleep(to.wait_ns / 1e9 * 2 ** (attempt - 1))
+        if attempt < to.attempts and pause(to.wait_ns / 1e9 * 2 ** (attempt - 1)):
+            break
     return False
 
 

@@ -63,9 +63,16 @@ def _make_fleet(report: ScheduledReport, period: Period, show: Callable[[str], N
     show(f"report: {written.page}")
 
 
-def carry_out(config: RunConfig, report: ScheduledReport, now_ns: int, show: Callable[[str], None]) -> int:
+def carry_out(
+    config: RunConfig,
+    report: ScheduledReport,
+    now_ns: int,
+    show: Callable[[str], None],
+    pause: Callable[[float], object] = time.sleep,
+) -> int:
     """Write the report that is due, deliver it and the earlier ones that failed, and remove those that are not kept.
-    Returns the number of failed deliveries."""
+    Returns the number of failed deliveries. If PAUSE(seconds), which waits, returns a true value, this process shall
+    end: the delivery in flight is finished, no other begins, and those that are left count as failed."""
     from ...dashboards.rack import page
 
     period = due_period(report, now_ns)
@@ -76,8 +83,11 @@ def carry_out(config: RunConfig, report: ScheduledReport, now_ns: int, show: Cal
             to = config.deliveries[name]
             troubles = ledger.troubles(name)
             for since, until in _periods(report, period, ledger, name):
+                if pause(0):
+                    failed += 1
+                    break
                 digest = Digest.read(report.name, report.output, since, until, troubles, report.kept)
-                failed += not deliver(digest, to, ledger, show)
+                failed += not deliver(digest, to, ledger, show, pause)
         removed = report.kept.remove_older(report.output) if report.kept else 0
         if report.deliver or removed:
             page.write_index(report.output, ledger.open_failures())
@@ -108,9 +118,14 @@ class _Turn:
         return self.failed_ns is None or self.failed_ns <= now_ns < self.failed_ns + again_ns
 
 
-def loop(config: RunConfig, stopped: Callable[[float], bool], show: Callable[[str], None]) -> int:
+def loop(
+    config: RunConfig,
+    stopped: Callable[[float], bool],
+    show: Callable[[str], None],
+    pause: Callable[[float], object] = time.sleep,
+) -> int:
     """Carry out every report when it is due, and what failed again after a quarter of its period (an hour at most),
-    until STOPPED(seconds), which waits, says so."""
+    until STOPPED(seconds), which waits, says so. PAUSE is as for `carry_out`."""
     turns = {report.name: _Turn() for report in config.reports}
     while True:
         wake_s = LOOK_S
@@ -119,7 +134,7 @@ def loop(config: RunConfig, stopped: Callable[[float], bool], show: Callable[[st
             until_ns, again_ns = due_period(report, now).until_ns, min(length_ns // 4, NS_PER_HOUR)
             if not turns[report.name].waits(until_ns, again_ns, now):
                 try:
-                    failed = carry_out(config, report, now, show)
+                    failed = carry_out(config, report, now, show, pause)
                 except MburstError as error:
                     print_message(config.secrets.hide(f"report {report.name}: {error}"))
                     failed = 1

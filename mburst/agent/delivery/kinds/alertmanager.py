@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from ....errors import UsageError
 from ....names import shown
@@ -15,6 +15,8 @@ from ..kind import Begin, Delivery, Kind, SettingKey
 from ..post import post
 from ..values import share, url
 
+PATH = "/api/v2/alerts"
+
 
 def send(digest: Digest, to: Delivery, begin: Begin) -> None:
     """Send an alert for each rack. Alertmanager identifies an alert by its labels, so that sending it again creates no
@@ -22,7 +24,7 @@ def send(digest: Digest, to: Delivery, begin: Begin) -> None:
     body = [alert(digest, entry, to.site) for entry in _worth(digest, to)]
     body += [trouble(digest, i, line) for i, line in enumerate(digest.troubles)]
     if body:
-        post(to.settings["url"] + "/api/v2/alerts", body, digest, to, None)
+        post(to.settings["url"], body, digest, to, None)
 
 
 def needless(digest: Digest, to: Delivery) -> str:
@@ -88,13 +90,12 @@ def _lasting(digest: Digest) -> dict[str, str]:
 
 
 def _base(name: str, value: Any) -> str:
-    """Returns the URL to which the path of the API is added."""
-    address = url(name, value).rstrip("/")
-    if re.search(r"/api/v\d+(/alerts)?$", address):
+    """Returns the URL with the path of the API."""
+    parts = urlsplit(url(name, value))
+    path = parts.path.rstrip("/")
+    if re.search(r"/api/v\d+(/alerts)?$", path):
         raise UsageError(f"{name} has the path of the API, which is added to it", "leave out /api/v2/alerts")
-    if "?" in address:
-        raise UsageError(f"{name} has a query, after which no path can follow", "leave out ? and what follows")
-    return address
+    return urlunsplit(parts._replace(path=path + PATH))
 
 
 KIND = Kind(

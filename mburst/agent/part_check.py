@@ -1,0 +1,42 @@
+"""Checks of the files that a part names, as the part would read them, before it is started in place of another."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+
+from ..errors import MburstError, UsageError
+from ..names import MOST_REASON, short
+from ..process.python import command
+from .config import RunPart, naming_part
+
+CHECK_S = 20.0  # less than the time after which systemd restarts a `mburst run` that is silent
+
+
+def check_files(part: RunPart, environment: Mapping[str, str]) -> None:
+    """Check what the command line of a part names, with the part's own checks and the ENVIRONMENT of its process.
+    Raises UsageError for an invalid file, and MburstError for what is missing on this machine."""
+    from ..cli import build_parser
+
+    with naming_part(part):
+        parser = build_parser(part.argv[0])
+        arguments = parser.parse_args(part.argv)
+        if hasattr(arguments, "as_part"):  # not the schedule, whose files are those of the configuration
+            arguments.as_part(arguments)
+        if hasattr(arguments, "check"):  # the verb has a check of its own: in a process, because of its libraries
+            _ask(part, environment)
+
+
+def _ask(part: RunPart, environment: Mapping[str, str]) -> None:
+    verb, *rest = part.argv
+    call = command("mburst", verb, "--check", *rest)
+    try:
+        done = subprocess.run(
+            call, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, timeout=CHECK_S
+        )
+    except subprocess.TimeoutExpired:
+        raise MburstError(f"its check took longer than {CHECK_S:g} s") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        reason = short(said[-1].removeprefix("mburst: "), MOST_REASON) if said else "no reason given"
+        raise (UsageError if done.returncode == 2 else MburstError)(reason)

@@ -1,0 +1,216 @@
+"""A reload restarts a part if, and only if, what it is made of has changed, and if the new files are valid."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from mburst.agent.config import RunPart, load
+from mburst.agent.delivery import deliver
+from mburst.agent.delivery.ledger import DeliveryLedger
+from mburst.agent.part_check import check_files
+from mburst.agent.schedule import due
+from mburst.agent.supervise import Supervisor
+from mburst.cli.run import check
+from mburst.errors import MburstError, UsageError
+
+FILE = """store = "store"
+[[report]]
+name = "daily"
+output = "out"
+keep = "10d"
+deliver = ["m", "w", "a", "f"]
+[[deliver]]
+name = "m"
+kind = "smtp"
+host = "mail"
+user = "me"
+password = "${PASSWORD}"
+from = "a@b.c"
+to = ["d@e.f"]
+[[deliver]]
+name = "w"
+kind = "webhook"
+url = "https://hooks.example/s3cret"
+[[deliver]]
+name = "a"
+kind = "alertmanager"
+url = "http://127.0.0.1:9093"
+min-share = "1%"
+[[deliver]]
+name = "f"
+kind = "folder"
+path = "www"
+"""
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Writes mburst.toml and mburst.env, and returns the configuration."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(content: str = FILE, secret: str = "tiger-lily"):
+        Path("mburst.env").write_text(f"PASSWORD={secret}\n")
+        Path("mburst.env").chmod(0o600)
+        Path("mburst.toml").write_text(content)
+        return load(Path("mburst.toml"))
+
+    return write
+
+
+def test_an_unchanged_file_makes_equal_parts(written):
+    first, second = written(), written()
+    assert first.schedule == second.schedule and first.parts == second.parts
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("hooks.example/s3cret", "hooks.example/other"),
+        ("9093", "9094"),
+        ('"1%"', '"2%"'),
+        ('host = "mail"', 'host = "post"'),
+        ('"d@e.f"', '"d@e.g"'),
+        ('"www"', '"web"'),
+        ('"10d"', '"11d"'),
+        ('user = "me"', 'user = "me"\nattempts = 4'),
+    ],
+)
+def test_each_changed_value_changes_the_schedule(written, before, after):
+    first, second = written(), written(FILE.replace(before, after))
+    assert first.schedule != second.schedule
+    assert "s3cret" not in repr((first, first.schedule)) and "tiger" not in repr((first, first.schedule))
+
+
+def test_a_changed_secret_changes_the_schedule(written):
+    assert written().schedule != written(secret="tiger-rose").schedule
+
+
+REFUSED = [
+    ('store = "${HOME}/x9"', "the file: store has ${HOME}, which is not replaced there"),
+    ('host = "${NODE_NAME}"', "the file: host has ${NODE_NAME}"),
+    ('store = "~/s"', "the file: store has ~"),
+    ('[collect]\nconfig = "$HOME/gnmi.yaml"', "[collect]: config has $HOME"),
+    ('[record]\ninputs = ["lo", "$IF"]', "[record]: inputs has $IF"),
+    ('[[record]]\ninputs = "lo"\nname = "${X}"\n[[record]]\ninputs = "lo"', "[[record]] number 1: name has ${X}"),
+    ('[[report]]\nname = "a"\noutput = "~/rr"', "[[report]] number 1: output has ~"),
+    ('[ship]\ntarget = "s3://${BUCKET}"\nevery = "1h"', "[ship]: target has ${BUCKET}"),
+    ('[[deliver]]\nname = "a"\nkind = "folder"\npath = "~/www"', "[[deliver]] a: path has ~"),
+    ('[[deliver]]\nname = "a"\nkind = "folder"\npath = "${HOME}/$X"', "[[deliver]] a: path has $X"),
+    (
+        '[[deliver]]\nname = "a"\nkind = "webhook"\nurl = "http://a"\nsite = "http://${A}"',
+        "[[deliver]] a: site has ${A}",
+    ),
+    ('[[deliver]]\nname = "a"\nkind = "webhook"\nurl = "http://${A-B}"', "[[deliver]] a: url has ${ without a name"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED, ids=[message for _, message in REFUSED])
+@pytest.mark.parametrize("fill", [True, False])
+def test_what_would_be_taken_literally_is_refused(tmp_path, monkeypatch, text, message, fill):
+    for name in ("A", "X", "IF", "BUCKET"):
+        monkeypatch.setenv(name, "x")
+    path = tmp_path / "mburst.toml"
+    path.write_text(text if "store" in text or "deliver" in text else f'store = "s"\n{text}')
+    with pytest.raises(UsageError, match=re.escape(f"{path}: {message}")):
+        load(path, fill)
+
+
+def test_a_password_may_have_a_dollar_sign(written):
+    config = written(FILE.replace('"${PASSWORD}"', '"~pa$word"'))
+    assert config.deliveries["m"].settings["password"] == "~pa$word"
+
+
+# --- the files of parts ---
+
+
+@pytest.fixture
+def collect(tmp_path) -> RunPart:
+    (tmp_path / "gnmi.yaml").write_text("targets: [")
+    return RunPart("collect", ["collect", f"--store={tmp_path}/s", "--", f"{tmp_path}/gnmi.yaml"], "new")
+
+
+def test_a_part_whose_file_is_broken_is_not_started_in_place_of_one_that_works(collect, monkeypatch, capfd):
+    monkeypatch.setattr("mburst.agent.part.command", lambda module, supervisor, *argv: ["sleep", "600"])
+    before = RunPart("collect", collect.argv, "old")
+
+    async def work() -> None:
+        supervisor = Supervisor([before], reread=lambda: ([collect], dict(os.environ)), check=check_files)
+        running = asyncio.create_task(supervisor.run())
+        while not (supervisor.running.get("collect") and supervisor.running["collect"].process):
+            await asyncio.sleep(0.05)
+        pid = supervisor.running["collect"].process.pid
+        supervisor._reload()
+        await asyncio.sleep(0.2)
+        assert supervisor.running["collect"].process.pid == pid and supervisor.running["collect"].part is before
+        supervisor._stop()
+        await asyncio.wait_for(running, 60)
+
+    asyncio.run(work())
+    assert "mburst: not reloaded, all parts continue: collect: " in (said := capfd.readouterr().err)
+    assert "gnmi.yaml line 1: invalid YAML" in said and "restarted" not in said
+
+
+def test_secrets_of_the_environment_are_known_to_the_check(collect, tmp_path):
+    text = 'targets: {"a:57400": { username: u, password: "${PW}"}}\nsubscriptions: {s: {paths: [/interfaces]}}\n'
+    (tmp_path / "gnmi.yaml").write_text(text)
+    check_files(collect, {**os.environ, "PW": "x"})
+
+
+@pytest.mark.parametrize("options", [["live", "--store=s"], ["metrics"]])
+def test_a_token_that_is_missing_is_noticed_before_a_restart(tmp_path, options):
+    verb, *more = options
+    part = RunPart(verb, [verb, f"--token-file={tmp_path}/token", "--listen=127.0.0.1:0", *more, "--", f"{tmp_path}/s"])
+    with pytest.raises(MburstError, match=f"^{verb}: .*token"):
+        check_files(part, dict(os.environ))
+
+
+def test_the_check_of_a_file_reads_the_files_of_its_parts(written, tmp_path, capsys):
+    content = 'store = "s"\n[collect]\nconfig = "gnmi.yaml"\n'
+    config = written(content)
+    check(config, config.parts)  # the part reports a file that is missing
+    assert "is valid" in capsys.readouterr().out
+    (tmp_path / "gnmi.yaml").write_text("targets: [")
+    with pytest.raises(UsageError, match=r"collect: gnmi\.yaml line 1: invalid YAML"):
+        check(config, config.parts)
+
+
+# --- deliveries in flight ---
+
+
+def test_a_process_that_shall_end_begins_no_other_delivery(written, tmp_path, monkeypatch):
+    """The one in flight is finished; the others follow in the next process."""
+    from racklib import DAY, HOUR, START, fill
+
+    from mburst.sql import StoreFolder
+
+    fill(StoreFolder.create(tmp_path / "store"), {"a": [(50, 10)]})
+    content = 'store = "store"\n[[report]]\nname = "daily"\noutput = "out"\ndeliver = ["f", "g"]\n'
+    folder = '[[deliver]]\nname = "{0}"\nkind = "folder"\npath = "{0}"\n'
+    config = written(content + folder.format("f") + folder.format("g"))
+    ending: list[str] = []
+
+    def delivering(digest, to, *rest):
+        ending.append(to.name)
+        return deliver(digest, to, *rest)
+
+    monkeypatch.setattr(due, "deliver", delivering)
+    failed = due.carry_out(config, config.reports[0], START + DAY + HOUR, ending.append, lambda seconds: "f" in ending)
+    assert failed == 1 and Path("f/index.html").exists() and not Path("g").exists()
+    assert due.carry_out(config, config.reports[0], START + DAY + HOUR, ending.append) == 0
+    assert Path("g/index.html").exists() and ending.count("f") == 2
+
+
+def test_a_process_that_shall_end_does_not_try_again(written):
+    config = written(FILE.replace('host = "mail"', 'host = "127.0.0.1"\nport = 1\nattempts = 5\nsecurity = "none"'))
+    from mburst.agent.delivery import Digest
+
+    lines: list[str] = []
+    with DeliveryLedger(Path("ledger")) as ledger:
+        digest = Digest("daily", 0, 1, Path("out"), [], ["trouble"])
+        assert not deliver(digest, config.deliveries["m"], ledger, lines.append, lambda seconds: True)
+    assert len(lines) == 1
