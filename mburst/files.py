@@ -21,7 +21,7 @@ from typing import BinaryIO
 from . import temporary
 from .errors import MburstError, UsageError
 
-PRIVATE, GROUP, PUBLIC = 0o600, 0o640, 0o644  # modes of new files, subject to the umask
+PRIVATE, GROUP, PUBLIC = 0o600, 0o640, 0o644  # modes of new files; the umask restricts them, except PUBLIC
 LOCK_S, EVERY_S = 30.0, 0.05
 GRACE_S = 60.0  # during which a draft without a lock may be of a writer that is about to lock it
 _ADDRESS = re.compile(r"[^/]*://|[A-Za-z][A-Za-z0-9+.-]+:/")  # also with one slash, because pathlib removes the second
@@ -72,7 +72,7 @@ def write_together(path: Path, texts: Mapping[str, str], what: str, hint: str, m
     appear in their order."""
     check_local(path)
     try:
-        path.mkdir(mode=0o750 if mode != PUBLIC else 0o755, parents=True, exist_ok=True)
+        make_folder(path, mode)
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             put_together(folder, {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}, mode)
@@ -80,6 +80,22 @@ def write_together(path: Path, texts: Mapping[str, str], what: str, hint: str, m
             os.close(folder)
     except OSError as error:
         raise MburstError(f"{path}: {what} cannot be written: {error.strerror}", hint) from error
+
+
+def make_folder(path: Path, mode: int = GROUP) -> None:
+    """Create the folder PATH, and those above it that are missing, for files of MODE: with PUBLIC, everybody can read
+    them, whatever the umask is. A folder that exists stays as it is. Raises OSError."""
+    if mode != PUBLIC:
+        path.mkdir(mode=0o750, parents=True, exist_ok=True)
+        return
+    for missing in reversed([one for one in (path, *path.parents) if not one.exists()]):
+        with suppress(FileExistsError):
+            missing.mkdir(mode=0o700)
+            made = os.open(missing, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.fchmod(made, 0o755)
+            finally:
+                os.close(made)
 
 
 def put(folder: int, name: str, content: bytes, mode: int) -> None:
@@ -132,6 +148,8 @@ def _draft(folder: int, name: str, mode: int) -> Iterator[BinaryIO]:
     with temporary.removed(remove):
         file = os.open(draft, kind, mode, dir_fd=folder)
         with os.fdopen(file, "wb") as stream:
+            if mode == PUBLIC:
+                os.fchmod(file, mode)
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield stream

@@ -14,6 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import files
 from ..errors import MburstError, UsageError
 from ..messages import print_lines, print_message, report_lines
 from ..process import privileges
@@ -117,11 +118,12 @@ def settle(config: RunConfig) -> list[Path]:
     is_one = len(set(stores.values())) == 1
     if is_one:
         privileges.lower(next(iter(stores)))
-    folders = {report.output for report in config.reports}
-    folders |= {path for to in config.deliveries.values() for path in folders_of(to)}
-    for folder in folders:  # a missing folder could not be allowed
+    folders = {report.output: files.GROUP for report in config.reports}
+    delivered = [path for to in config.deliveries.values() for path in folders_of(to)]
+    folders |= {path: files.PUBLIC for path in delivered if path not in folders}
+    for folder, mode in folders.items():  # a missing folder could not be allowed
         with suppress(OSError):  # reported when the folder is written
-            folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+            files.make_folder(folder, mode)
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
     trusted += [str(of.source.inventory) for of in config.reports if of.source.inventory]
     privileges.confine(trusted, [*stores, *folders])

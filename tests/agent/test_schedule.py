@@ -175,7 +175,7 @@ def test_folders_belong_to_the_user_who_writes_into_them(config, tmp_path):
     who = pwd.getpwuid(os.geteuid()).pw_name
     assert timers.missing(config) == {tmp_path / "out": who, tmp_path / "www": who}
     assert timers.make_folders(config) == {} == timers.missing(config)
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("out", "www")] == [0o750, 0o750]
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("out", "www")] == [0o750, 0o755]
     if os.geteuid() == 0:  # a store of an unprivileged user beside folders of root
         (tmp_path / "www").rmdir()
         os.chown(tmp_path / "store", 64_999, 64_999)
@@ -252,6 +252,63 @@ def test_a_systemd_that_does_not_answer_is_reported(config, systemctl):
     (systemctl / "broken").touch()
     with pytest.raises(MburstError, match="systemctl --user daemon-reload: Failed to connect to bus"):
         timers.install(timers.units(config, system=False), system=False)
+
+
+def installed(config, tmp_path, monkeypatch, booted: bool) -> list[Path]:
+    """Installs the units as on a machine that systemd has booted, or has not; with the link of an enabled timer."""
+    monkeypatch.setattr(timers, "BOOTED", tmp_path if booted else tmp_path / "missing")
+    paths = timers.install(timers.units(config, system=False), system=False)
+    [timer] = [path for path in paths if path.suffix == ".timer"]
+    (timer.parent / "timers.target.wants").mkdir()
+    (timer.parent / "timers.target.wants" / timer.name).symlink_to(timer)
+    return paths
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_units_are_removed_where_systemd_does_not_run(config, tmp_path, systemctl, monkeypatch, found):
+    """As in a container, where a timer cannot run: systemctl refuses, or is not there."""
+    paths = installed(config, tmp_path, monkeypatch, booted=False)
+    (systemctl / "broken").touch()
+    if not found:
+        monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert timers.remove(config, system=False) == paths
+    assert [path for path in (tmp_path / "home").rglob("*") if not path.is_dir()] == []
+
+
+def test_units_that_are_left_are_stated(config, tmp_path, systemctl, monkeypatch):
+    paths = installed(config, tmp_path, monkeypatch, booted=True)
+    (systemctl / "broken").touch()
+    with pytest.raises(MburstError, match="systemctl --user disable: Failed to connect to bus") as caught:
+        timers.remove(config, system=False)
+    assert caught.value.hint == f"the units are left in {paths[0].parent}" and all(path.exists() for path in paths)
+    (systemctl / "broken").unlink()
+    assert timers.remove(config, system=False) == paths and not any(path.exists() for path in paths)
+    assert (systemctl / "calls").read_text().splitlines()[-2:] == [
+        "--user disable --now mburst-report-daily.timer",
+        "--user daemon-reload",
+    ]
+
+
+@pytest.mark.parametrize("first", ["the service", "the delivery", "the installation"])
+def test_everybody_can_read_the_copies_that_a_folder_gets(config, tmp_path, first):
+    """Whatever made the folder first, and also those above it: a web server is another user."""
+    config.path.write_text(config.path.read_text().replace('path = "www"', 'path = "srv/a/www"'))
+    before = os.umask(0o077)
+    try:
+        if first == "the service":
+            done = mburst("--once", "daily", cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+        else:
+            again = load(config.path)
+            if first == "the installation":
+                assert timers.make_folders(again) == {}
+            assert carry_out(again, again.reports[0], NOW, lambda line: None) == 0
+    finally:
+        os.umask(before)
+    folders = [tmp_path / name for name in ("srv", "srv/a", "srv/a/www")]
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o755}
+    assert {path.stat().st_mode & 0o777 for path in folders[-1].iterdir()} == {0o644}
+    assert (tmp_path / "out").stat().st_mode & 0o007 == 0
 
 
 def mburst(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

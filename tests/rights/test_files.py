@@ -155,6 +155,8 @@ def test_a_draft_is_held_while_it_is_written(folder):
         (0o027, files.GROUP, 0o640),
         (0o077, files.GROUP, 0o600),
         (0o002, files.PUBLIC, 0o644),
+        (0o027, files.PUBLIC, 0o644),
+        (0o077, files.PUBLIC, 0o644),
         (0o000, files.GROUP, 0o640),
     ],
 )

@@ -58,6 +58,11 @@ SystemCallFilter=~@privileged @resources
 SystemCallFilter=capset
 SystemCallErrorNumber=EPERM
 """
+BOOTED = Path("/run/systemd/system")  # a folder where systemd runs (sd_booted(3))
+INSTALLED = (
+    "the units are written, and --remove removes them; without systemd, use --print cron or --print kubernetes, or let "
+    "`mburst run` keep the schedule"
+)
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -133,8 +138,10 @@ def make_folders(config: RunConfig) -> dict[Path, str]:
         owner = privileges.owner_of(report.place)
         who = {"user": owner.uid, "group": owner.gid, "extra_groups": []} if os.geteuid() == 0 else {}
         for folder in folders(config, report):
-            call = ["mkdir", "--parents", "--mode=0750", "--", str(folder)]
-            subprocess.run(call, check=False, capture_output=True, **who)  # type: ignore[call-overload]
+            is_own = folder == report.output.resolve()  # others are folders of deliveries, which everybody may read
+            call = ["mkdir", "--parents", f"--mode={'0750' if is_own else '0755'}", "--", str(folder)]
+            umask = 0o027 if is_own else 0o022
+            subprocess.run(call, check=False, capture_output=True, umask=umask, **who)  # type: ignore[call-overload]
     return missing(config)
 
 
@@ -279,27 +286,36 @@ def install(made: dict[str, str], system: bool) -> list[Path]:
 
 
 def remove(config: RunConfig, system: bool) -> list[Path]:
-    """Stop the timers of the reports and remove their units. Returns the units that existed. Raises MburstError."""
+    """Stop the timers of the reports and remove their units. Returns the units that existed. If systemd does not run on
+    this machine, there is nothing to stop. Raises MburstError; the units that are left are named."""
     folder = unit_folder(system)
-    there = [folder / name for name in units(config, system) if (folder / name).exists()]
-    if there:
-        _systemctl(system, "disable", "--now", *(path.name for path in there if path.suffix == ".timer"))
-        for path in there:
+    there = [folder / name for name in units(config, system) if os.path.lexists(folder / name)]
+    if not there:
+        return []
+    timers = [path.name for path in there if path.suffix == ".timer"]
+    runs = BOOTED.is_dir()
+    if runs and timers:
+        _systemctl(system, "disable", "--now", *timers, state=f"the units are left in {folder}")
+    wanted = [folder / "timers.target.wants" / name for name in timers]
+    try:
+        for path in (*there, *(link for link in wanted if link.is_symlink())):
             path.unlink()
-        _systemctl(system, "daemon-reload")
+    except OSError as error:
+        raise MburstError(
+            f"{error.filename}: cannot remove the unit: {error.strerror}", "run it as the user that installed it"
+        ) from error
+    if runs:
+        _systemctl(system, "daemon-reload", state="the timers are stopped, and the units are removed")
     return there
 
 
-def _systemctl(system: bool, *words: str) -> None:
+def _systemctl(system: bool, *words: str, state: str = INSTALLED) -> None:
+    """Call systemctl. Raises MburstError, which says in which STATE the units then are."""
     call = ["systemctl", *([] if system else ["--user"]), *words]
     try:
         done = subprocess.run(call, capture_output=True, text=True)
     except FileNotFoundError:
-        raise MburstError(
-            "systemctl was not found", "--print cron or --print kubernetes, or let `mburst run` keep the schedule"
-        ) from None
+        raise MburstError("systemctl was not found", state) from None
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise MburstError(
-            f"{' '.join(call[:3])}: {reason}", "the units are written; without systemd, `mburst run` keeps the schedule"
-        )
+        raise MburstError(f"{' '.join(call[:3])}: {reason}", state)

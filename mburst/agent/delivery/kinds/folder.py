@@ -1,5 +1,5 @@
-"""Delivery to a folder, for example one that a web server publishes: all users may read its files, subject to the
-umask. Copying again changes nothing."""
+"""Delivery to a folder, for example one that a web server publishes: all users may read what is made there. Copying
+again changes nothing."""
 
 from __future__ import annotations
 
