@@ -97,6 +97,14 @@ def test_the_subject_states_what_was_not_recorded(digest, racks, title):
     assert of(digest, *racks).title.endswith(f" UTC: {title}")
 
 
+def test_a_fleet_whose_switches_alone_were_recorded_is_not_called_unrecorded(digest):
+    [entry] = of(digest, "r3").entries
+    fleet = replace(
+        entry, page=entry.page.with_name("fleet-2026-11-20.html"), summary={**entry.summary, "rack": "fleet"}
+    )
+    assert replace(digest, entries=[fleet]).title.endswith(" UTC: fleet: no host recorded")
+
+
 def test_an_alert_states_how_much_was_recorded(digest, ledger, tmp_path):
     [entry] = of(digest, "r1").entries
     share = {**entry.summary, "bursts": 3, "share": 0.16}

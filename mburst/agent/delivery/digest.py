@@ -58,7 +58,7 @@ class DigestEntry:
     def stated(self, figure: str) -> str:
         """Returns a FIGURE of the period with the part of the time that it is of."""
         if not self.recorded:
-            return "nothing recorded"
+            return "no host recorded" if self.is_fleet else "nothing recorded"  # ports of switches may have been
         part = self.summary["recorded_part"]
         return f"{figure}, {_words(part)} recorded" if part else figure
 
