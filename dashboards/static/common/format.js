@@ -1,6 +1,18 @@
-// Numbers for readers, in the format of mburst.units: three significant digits, and all digits before the point.
+// Numbers for readers, in the format of mburst.units: three significant digits, and all digits before the point. A tie
+// goes to the even digit, as in Python; toPrecision and Math.round take the larger number.
 const threeDigits = (number) =>
-  Math.abs(number) < 999.5 ? String(Number(number.toPrecision(3))) : Math.round(number).toLocaleString("en");
+  Math.abs(number) < 999.5 ? String(Number(significant(number, 3))) : evenly(number).toLocaleString("en");
+
+function significant(number, digits) {
+  const exact = Math.abs(number).toPrecision(100).replace(/e.*$|\./g, "").replace(/^0+/, "");
+  const isTie = /^50*$/.test(exact.slice(digits)), isEven = Number(exact[digits - 1]) % 2 === 0;
+  return (isTie && isEven ? number * (1 - 1e-9) : number).toPrecision(digits);
+}
+
+function evenly(number) {
+  const below = Math.floor(number);
+  return number - below === 0.5 ? below + Math.abs(below % 2) : Math.round(number);
+}
 
 function scaled(value, steps) {
   const [size, unit] = steps.find(([least]) => Math.abs(value) >= 0.9995 * least) ?? steps[steps.length - 1];
