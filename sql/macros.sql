@@ -167,6 +167,9 @@ CREATE MACRO believable(quality) AS quality & 1024 = 0;
 -- Whether a gap follows a recording that broke off. Gaps of other reasons lie within their recording.
 CREATE MACRO is_behind_recording(reason) AS reason IN ('killed', 'power', 'disk full', 'failed');
 
+-- Whether the packets of a gap are also in recordings.dropped.
+CREATE MACRO counts_as_dropped(reason) AS reason IN ('dropped', 'reader too slow');
+
 -- The depth of a queue in a window: the maximum if the device reports it, otherwise the mean, which is no larger.
 CREATE MACRO queue_depth(max_bytes, avg_bytes) AS coalesce(max_bytes, avg_bytes);
 

@@ -15,7 +15,7 @@ import numpy as np
 from ...quality import Quality
 from ...sql.damage import DamagedFile, damaged_files
 from ..canary import sensitivity
-from ..model import context, coverage, distributions, envelope, flow_control
+from ..model import context, coverage, distributions, envelope, flow_control, losses
 from ..model.endings import ending, gaps_behind
 from ..model.envelope import Envelope, Interval, Slice
 from ..read import bins as read_bins
@@ -83,6 +83,7 @@ class _ReadOfAll:
     damaged: Sequence[DamagedFile]
     behind: Mapping[str, Mapping[str, Any]]  # gaps, by recording_id
     flow_control: Mapping[str, Mapping[str, Any]]  # by recording_id
+    losses: Mapping[str, losses.CaptureLoss]  # by capture_id
 
 
 def gather(
@@ -116,6 +117,7 @@ def gather(
         damaged=damaged_files(con),
         behind=gaps_behind(con),
         flow_control=flow_control.of_recordings(con, links, *period),
+        losses=losses.by_capture(con),
     )
     owned = assign_bursts(bursts, [part.lane for part in parts])
     return [_lane_report(found, part, own) for part, own in zip(parts, owned, strict=True)]
@@ -183,6 +185,7 @@ def _lane_report(found: _ReadOfAll, part: _LanePart, bursts: list[dict[str, Any]
         flow_control=flow_control.summed(
             found.flow_control[recording] for recording in recordings if recording in found.flow_control
         ),
+        loss=losses.summed(found.losses, (recording["capture_id"] for recording in lane.recordings)),
         curves=found.curves,
         is_part=part.is_part,
         is_elsewhere=part.is_elsewhere,

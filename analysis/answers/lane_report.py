@@ -12,6 +12,7 @@ from ..canary import sensitivity
 from ..model import context, coverage
 from ..model.envelope import Envelope, Interval
 from ..model.flow_control import FlowControl
+from ..model.losses import CaptureLoss
 from .lanes import ReportLane
 
 WINDOW_NS = 1_000_000  # the shortest time that a headline states the utilization of
@@ -106,6 +107,7 @@ class LaneReport:
     # Measured with canary bursts, in this lane and others.
     curves: list[sensitivity.DetectionCurve] = field(default_factory=list)
     flow_control: FlowControl = field(default_factory=FlowControl)
+    loss: CaptureLoss = field(default_factory=CaptureLoss)  # of the whole captures of `recordings`
     is_part: bool = False
     is_elsewhere: bool = False
 

@@ -18,11 +18,12 @@ from ...quality import Quality
 from ...sql.damage import readable
 from ...units import NS_PER_S
 from ..bursts.find import COLUMNS, PATTERNS, BurstDefinition, detect_bursts, overlapping_recordings
-from ..model import coverage, distributions, flow_control
+from ..model import coverage, distributions, flow_control, losses
 from ..model.context import dicts
 from ..model.distributions import Quantiles
 from ..model.envelope import Interval, merge_intervals
 from ..model.flow_control import FlowControl
+from ..model.losses import CaptureLoss
 from ..read import bins as read_bins
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ FROM bursts AS found LEFT JOIN rack_recorded AS own
     AND own.start_ns < found.end_ns AND own.end_ns > found.start_ns
 """
 _FACTS = """
-SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clock, dropped, late,
+SELECT recording_id, capture_id, host, interface, direction, link_bps, bin_ns, complete, clock, late,
        backend = 'otlp' AS is_port,
        coalesce(of_lane.receiver, receiver_of(host, interface, direction, backend)) AS receiver,
        coalesce(t.packets, 0) AS packets,
@@ -79,12 +80,9 @@ FROM rack_recordings LEFT JOIN rack_totals AS t USING (number)
     LEFT JOIN (SELECT recording_id, receiver FROM lanes) AS of_lane USING (recording_id)
 ORDER BY host, interface, direction, number
 """
-# Each recording of a capture has all that the capture dropped, in both directions and at all interfaces.
-_DROPS = """
-SELECT host, interface, CAST(sum(dropped) AS BIGINT) AS dropped FROM (
-    SELECT host, string_agg(DISTINCT interface, ', ' ORDER BY interface) AS interface, max(dropped) AS dropped
-    FROM rack_recordings GROUP BY capture_id, host)
-GROUP BY host, interface HAVING sum(dropped) > 0 ORDER BY host, interface
+_CAPTURES = """
+SELECT host, string_agg(DISTINCT interface, ', ' ORDER BY interface), capture_id
+FROM rack_recordings GROUP BY capture_id, host ORDER BY ALL
 """
 _OWN_TIMES = """
 SELECT host, interface, direction, start_ns, end_ns FROM own_times JOIN lanes USING (lane)
@@ -172,12 +170,13 @@ class RackLane:
     """One direction of one interface in a period. `link_bps` is None if it is unknown: the lane then has neither bursts
     nor `coverage`, since none could be detected.
 
-    Times are in ns. `peak_utilization` is of the fullest bin in a burst, which is `peak_bin_ns` long; `busiest_bin` and
-    `busiest_second` are bits per second over the fullest stored bin, which is `busiest_bin_ns` long, and the fullest
-    second of the clock. `bin_ns` is the narrowest width. `patterns` counts bursts by pattern. `fan_in`, the median, and
-    `largest_fan_in` are of bursts with known senders. `dropped` and `late` are packets of whole recordings, including
-    those that reach beyond the period. `receiver`: the host that received the traffic, or the switch port before it if
-    that host is unknown; None if none did. `is_port`: the lane is a port of a switch, and `host` is the switch.
+    Times are in ns. `peak_utilization` is of the fullest bin in a burst, which is `peak_bin_ns` long; `busiest_bin`
+    and `busiest_second` are bits per second over the fullest stored bin, which is `busiest_bin_ns` long, and the
+    fullest second of the clock. `bin_ns` is the narrowest width. `patterns` counts bursts by pattern. `fan_in`, the
+    median, and `largest_fan_in` are of bursts with known senders. `late` are packets of whole recordings, and
+    `loss` is of whole captures, including those that reach beyond the period. `receiver`: the host that received
+    the traffic, or the switch port before it if that host is unknown; None if none did. `is_port`: the lane is a
+    port of a switch, and `host` is the switch.
     """
 
     host: str
@@ -204,7 +203,7 @@ class RackLane:
     largest_fan_in: int | None
     patterns: dict[str, int]
     under_loss: int
-    dropped: int
+    loss: CaptureLoss
     late: int
     losing_bins: int
     quality: int
@@ -226,11 +225,12 @@ class RackLane:
 @dataclass(frozen=True)
 class InterfaceDrops:
     """The packets that the captures of an interface dropped in whole recordings, including those that reach beyond the
-    period; each packet once, though all recordings of a capture count it."""
+    period; each packet once, though all recordings of a capture count it. `is_least`: there may be more."""
 
     host: str
     interface: str  # "eth0, eth1" for a capture of several
     dropped: int
+    is_least: bool
 
 
 @dataclass(frozen=True)
@@ -280,6 +280,7 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[RackLane]:
     links = {recording["recording_id"]: recording["link_bps"] for of in recordings.values() for recording in of}
     asked = flow_control.of_recordings(con, links, period.since_ns, period.until_ns)
     repeated = _repeated(con, recordings, recorded, period)
+    lost = losses.by_capture(con)
     return [
         _lane(
             name,
@@ -290,6 +291,7 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[RackLane]:
             flow_control.summed(
                 asked[recording["recording_id"]] for recording in of if recording["recording_id"] in asked
             ),
+            losses.summed(lost, (recording["capture_id"] for recording in of)),
         )
         for name, of in recordings.items()
     ]
@@ -297,7 +299,12 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[RackLane]:
 
 def drops(con: duckdb.DuckDBPyConnection) -> list[InterfaceDrops]:
     """Returns the interfaces whose recordings dropped packets, ordered by host and interface."""
-    return [InterfaceDrops(**row) for row in dicts(con, _DROPS, {})]
+    captures: dict[tuple[str, str], list[str]] = {}
+    for host, interface, capture in con.execute(_CAPTURES).fetchall():
+        captures.setdefault((host, interface), []).append(capture)
+    lost = losses.by_capture(con)
+    found = ((name, losses.summed(lost, of)) for name, of in captures.items())
+    return [InterfaceDrops(*name, loss.dropped, loss.is_least) for name, loss in found if loss.dropped]
 
 
 def received(con: duckdb.DuckDBPyConnection, found: Sequence[RackLane]) -> list[RackLane]:
@@ -362,6 +369,7 @@ def _lane(
     recorded: Mapping[str, Sequence[Interval]],
     repeated: int | None,
     asked: FlowControl,
+    loss: CaptureLoss,
 ) -> RackLane:
     quality = 0
     for recording in recordings:
@@ -377,7 +385,7 @@ def _lane(
         busiest_bin=fullest["largest"] * 8e9 / fullest["bin_ns"],
         busiest_bin_ns=fullest["bin_ns"],
         busiest_second=(_busiest_second(recordings) if repeated is None else repeated) * 8.0,
-        dropped=sum(recording["dropped"] for recording in recordings),
+        loss=loss,
         late=sum(recording["late"] for recording in recordings),
         losing_bins=int(sum(recording["losing_bins"] for recording in recordings)),
         quality=quality,

@@ -38,6 +38,13 @@ def _peaks(lanes: Sequence[RackLane]) -> tuple[str, list[str]]:
     return "Peak bin", ["–" if peak is None else f"{peak[0]}, {peak[1]}" for peak in known]
 
 
+def _lost(lane: RackLane) -> str:
+    """Returns how many packets were lost while LANE was recorded: "12 in both directions"."""
+    if lane.loss.dropped and not lane.is_port:
+        return lane.loss.count
+    return "not known" if lane.losing_bins else "0"
+
+
 def hosts(report: RackFigures) -> PageTable:
     """Returns each interface and direction: how often, how long and how hard it bursts."""
     rows = []
@@ -60,7 +67,7 @@ def hosts(report: RackFigures) -> PageTable:
                 "–" if lane.fan_in is None else f"{lane.fan_in:,} / {lane.largest_fan_in:,}",
                 format_rate(lane.link_bps) if lane.link_bps else "–",
                 long(lane.recorded_ns),
-                f"{lane.dropped:,}" if lane.dropped else "0",
+                _lost(lane),
             ]
         )
     return PageTable(

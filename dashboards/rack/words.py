@@ -225,14 +225,13 @@ def _canaries(report: RackFigures) -> Iterator[Statement]:
 
 
 def _loss(report: RackFigures) -> Iterator[Statement]:
-    if losing := [lane for lane in report.lanes if (lane.dropped or lane.losing_bins) and not lane.is_port]:
+    if losing := [lane for lane in report.lanes if (lane.loss.dropped or lane.losing_bins) and not lane.is_port]:
         hosts = sorted({lane.host or UNNAMED for lane in losing})
         yield Statement(
             WARNING,
             f"Packets were lost while recording on {', '.join(hosts[:5])}" + (" and others" if len(hosts) > 5 else ""),
-            f"{format_count(max((of.dropped for of in report.drops), default=0), 'packet')} at most on an interface, "
-            f"{format_count(sum(lane.losing_bins for lane in losing), 'bin')} of this time. Counts are lower "
-            "bounds there.",
+            f"{_most_lost(report)}, {format_count(sum(lane.losing_bins for lane in losing), 'bin')} of this time. "
+            "Counts are lower bounds there.",
         )
     if lacking := [lane for lane in report.lanes if lane.losing_bins and lane.is_port]:
         yield Statement(
@@ -244,6 +243,17 @@ def _loss(report: RackFigures) -> Iterator[Statement]:
         )
     if late := [lane for lane in report.lanes if lane.late]:
         yield Statement(NOTE, late_text(sum(lane.late for lane in late)), "")
+
+
+def _most_lost(report: RackFigures) -> str:
+    """Returns the most packets that were dropped on an interface, as far as that is known."""
+    if not report.drops:
+        return "How many is not known"
+    most = format_count(max(of.dropped for of in report.drops), "packet")
+    unknown = any(lane.losing_bins and not lane.loss.dropped and not lane.is_port for lane in report.lanes)
+    if unknown or any(of.is_least for of in report.drops):
+        return f"At least {most} on an interface"
+    return f"{most} at most on an interface"
 
 
 def _clocks(report: RackFigures) -> Iterator[Statement]:

@@ -121,22 +121,18 @@ def of_recordings(report: LaneReport, text: str) -> str:
 
 def _loss(report: LaneReport) -> Iterator[Statement]:
     lane = report.lane
-    dropped, late = lane.total("dropped"), lane.total("late")
-    recorded = lane.total("packets")
+    late, recorded = lane.total("late"), lane.total("packets")
     marked = sum("drops" in burst["quality"] for burst in report.bursts)
-    if dropped:
+    if report.loss.dropped:
+        head = report.loss.sentence_with("before they were seen")
         text = (
-            f"That is {format_share(dropped / (dropped + recorded))} of what passed. Counts, utilization and "
-            "senders are lower bounds where packets were lost, and bursts can have been missed there."
+            f"{f'That is {report.loss.share}. ' if report.loss.share else ''}Counts, utilization and senders are lower "
+            "bounds where packets were lost, and bursts can have been missed there."
         )
         if marked:
             were = "was" if marked == 1 else "were"
             text += f" {format_count(marked, 'burst')} in the table {were} measured under loss."
-        yield Statement(
-            WARNING,
-            f"{format_count(dropped, 'packet')} {'was' if dropped == 1 else 'were'} dropped before they were seen",
-            of_recordings(report, text),
-        )
+        yield Statement(WARNING, f"{head[0].upper()}{head[1:]}", of_recordings(report, text))
     elif report.losing:
         yield Statement(
             WARNING,

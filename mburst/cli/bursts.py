@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until: int | None) -> list[dict[str, Any]]:
     """Returns the examined recordings, with their settings (columns of the table `lanes`) and when they counted:
     `spans`, as in coverage.by_epoch, together `span_ns` long."""
-    from ..analysis.model import coverage
+    from ..analysis.model import coverage, losses
     from ..analysis.model.context import dicts
     from ..sql.limits import answered_since
 
@@ -111,13 +111,13 @@ def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until:
     rows = dicts(
         connection,
         """
-        SELECT lanes.*, clock, packets, dropped, late, unparsed, unattributed_packets, complete, ended, gaps, gap_bytes,
-               unknown_gaps,
+        SELECT lanes.*, capture_id, clock, packets, late, unparsed, unattributed_packets, complete, ended, gaps,
+               gap_bytes, unknown_gaps,
                count(DISTINCT rack) OVER (PARTITION BY host) > 1 AS is_in_racks,
                coalesce(start_ns >= $until OR end_ns <= $since, false) AS is_elsewhere,
                start_ns IS NOT NULL AND end_ns IS NOT NULL AS is_placed
         FROM lanes JOIN (
-            SELECT recording_id, clock, packets, dropped, late, unparsed, unattributed_packets, complete, ended,
+            SELECT recording_id, capture_id, clock, packets, late, unparsed, unattributed_packets, complete, ended,
                    start_ns, end_ns
             FROM recordings) USING (recording_id)
         LEFT JOIN (
@@ -132,7 +132,11 @@ def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until:
     spans: dict[str, dict[tuple[str, int], list[Interval]]] = {}
     for of, found in known.items():
         spans.setdefault(of[0], {})[of] = found
-    counted = ({**row, "spans": spans.get(row["recording_id"], {})} for row in rows)
+    lost = losses.by_capture(connection)
+    counted = (
+        {**row, "spans": spans.get(row["recording_id"], {}), "loss": losses.summed(lost, [row["capture_id"]])}
+        for row in rows
+    )
     return [{**row, "span_ns": _length(row["spans"])} for row in counted]
 
 
@@ -197,8 +201,8 @@ def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dic
     elif bursts:
         found += " in bins that begin in this time, of which nothing was recorded in it"
     lost = []
-    if lane["dropped"]:
-        lost.append(_count(lane["dropped"], "packet was", "packets were") + " dropped: counts are lower bounds")
+    if lane["loss"].dropped:
+        lost.append(f"{lane['loss'].sentence}: counts are lower bounds")
     if lane["late"]:
         lost.append(late_text(lane["late"]))
     if of_port([lane]) and lane["gaps"]:

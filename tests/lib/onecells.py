@@ -333,7 +333,7 @@ def report_dropped(asked: Asked) -> Any:
 
 @cell("dropped")
 def rack_dropped(asked: Asked) -> Any:
-    return rack_lanes(asked, lambda row: row["dropped"])
+    return rack_lanes(asked, lambda row: row["loss"]["dropped"])
 
 
 @cell("dropped")

@@ -27,7 +27,6 @@ DEFAULTS: dict[str, Any] = {
     "source": "10.0.0.1",
     "flows": 1,
     "members": 1,
-    "capture_id": "capture-1",
     "writer_id": "0123456789ab",
     "link_bps": 10**9,
     "bin_ns": 1_000_000,
@@ -80,9 +79,11 @@ def rows(table: str, *given: dict[str, Any]) -> pa.Table:
 
 
 def _of_recording(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns the defaults of a recording for values that ROW does not have: its link speed, and how it ended."""
+    """Returns the defaults of a recording for values that ROW does not have: its link speed, how it ended, and a
+    capture of its own."""
     ended = DEFAULTS["ended"] if row.get("complete", DEFAULTS["complete"]) else ""
-    return {"link_bps": DEFAULTS["link_bps"], "ended": ended}
+    capture = f"capture of {row.get('recording_id', DEFAULTS['recording_id'])}"
+    return {"link_bps": DEFAULTS["link_bps"], "ended": ended, "capture_id": capture}
 
 
 def write(store: StoreFolder, table: str, *given: dict[str, Any], writer_id: str | None = None) -> None:
