@@ -58,9 +58,19 @@ class Envelope:
         """Returns the bits per second of each cell's largest bin."""
         return np.asarray(self.largest * (8e9 / self.bin_ns), np.float64)
 
-    def mean_bps(self) -> NDArray[np.float64]:
-        """Returns the bits per second of each cell over its whole width, with empty bins."""
-        return np.asarray(self.total * (8e9 / self.width_ns), np.float64)
+    def mean_bps(self, coverage: Sequence[Interval] | None = None) -> NDArray[np.float64]:
+        """Returns the bits per second of each cell over its whole width, with empty bins; with COVERAGE (ascending,
+        disjoint), over the part of it that was recorded."""
+        if not coverage:
+            return np.asarray(self.total * (8e9 / self.width_ns), np.float64)
+        origin = coverage[0][0]
+        edges = np.asarray(coverage, np.int64).ravel() - origin
+        lengths = np.diff(edges, prepend=edges[0])
+        lengths[::2] = 0  # between the intervals
+        starts = self.cells * self.width_ns - origin
+        until, before = (np.interp(at, edges, np.cumsum(lengths)) for at in (starts + self.width_ns, starts))
+        mean = self.total * (8e9 / np.maximum(until - before, self.bin_ns))
+        return np.asarray(np.minimum(mean, self.max_bps()), np.float64)
 
     def coarsen(self, factor: int) -> Envelope:
         """Returns the envelope in cells `factor` times as wide."""

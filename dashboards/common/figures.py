@@ -117,7 +117,7 @@ def _rate_traces(report: LaneReport, axis: Axis, top: float, threshold: float | 
     coverage = clip(report.coverage, start, end)
     seconds = report.seconds.view(start, end, BUCKETS)
     largest = steps(view, view.max_bps() * axis.factor, coverage, zero)
-    mean = steps(view, view.mean_bps() * axis.factor, coverage, zero)
+    mean = steps(view, view.mean_bps(coverage) * axis.factor, coverage, zero)
     average = steps(seconds, seconds.max_bps() * axis.factor, coverage, zero)
     box = boxes(report.burst_marks if len(report.burst_marks) <= 60 else [], top, zero)
     step = {"shape": "hv"}

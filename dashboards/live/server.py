@@ -37,6 +37,7 @@ SCRIPTS = (
     "common/unpack.js",
     "common/envelope.js",
     "common/fit.js",
+    "common/recolour.js",
     "common/points.js",
     "common/timeline.js",
     "common/senders.js",

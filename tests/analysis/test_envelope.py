@@ -147,3 +147,16 @@ def test_a_slice_without_bins_is_an_empty_envelope(bursty):
     empty = envelope.finest(con, Slice(["run-2"], 10_000, 0, 10), 0, 10)
     assert not len(empty) and not len(empty.coarsen(5)) and not len(empty.view(0, 10, 3))
     assert envelope.steps(empty, empty.max_bps(), [], 0) == ([], [])
+
+
+def test_the_mean_of_a_cell_is_of_its_recorded_time():
+    """12 B in each bin of 1 ns, in cells of 10 bins; recorded from 5 to 20, from 22 to 25 and from 45 on."""
+    cells = np.array([0, 1, 2, 4], np.int64)
+    bins = np.array([5, 10, 3, 5], np.int64)
+    whole = Envelope(10, 1, cells, np.full(4, 12), 12 * bins, bins)
+    coverage = [(5, 20), (22, 25), (45, 50)]
+    shifted = [(10**18 + a, 10**18 + b) for a, b in coverage]
+    later = Envelope(10, 1, cells + 10**17, np.full(4, 12), 12 * bins, bins)
+    for found in (whole.mean_bps(coverage), later.mean_bps(shifted)):
+        assert found.tolist() == pytest.approx([12 * 8e9] * 4)
+    assert whole.mean_bps().tolist() == pytest.approx([6 * 8e9, 12 * 8e9, 3.6 * 8e9, 6 * 8e9])

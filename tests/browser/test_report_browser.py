@@ -285,3 +285,37 @@ def test_probed_paths_and_their_tail_are_drawn(open_page):
 def test_figures_fit_on_paper(open_page):
     reader = open_page(viewport={"width": 1900, "height": 1000})
     reader.check_paper()
+
+
+def test_a_pause_is_read_as_such_and_a_click_in_it_chooses_nothing(browser, tmp_path):
+    """Plotly reports no pointer where it draws nothing: the read-out stayed at the last bin, and the click, too."""
+    store = StoreFolder.create(tmp_path / "store")
+    reportlib.fill_apart(store, 10 * 10**9)
+    reader = Reader(
+        browser, f"file://{reportlib.written(store, tmp_path / 'page')}", viewport={"width": 1100, "height": 900}
+    )
+    reader.page.evaluate("document.querySelector('.timeline').scrollIntoView({behavior: 'instant'})")
+    box = reader.page.locator(".timeline").bounding_box()
+    margin = reader.page.evaluate("document.querySelector('.timeline').layout.margin")
+    left, width = margin["l"], box["width"] - margin["l"] - margin["r"]
+    chosen = reader.page.locator("tr.chosen").get_attribute("data-burst")
+
+    def point(seconds):
+        reader.page.mouse.move(box["x"] + left + width * seconds / 11, box["y"] + 100)
+        reader.page.wait_for_timeout(150)
+        return reader.page.locator(".readout").text_content()
+
+    assert "largest" in point(0.1)
+    assert point(5.5).endswith("not recorded") and ":05." in point(5.5)
+    reader.page.mouse.down()
+    reader.page.mouse.up()
+    assert reader.page.locator("tr.chosen").get_attribute("data-burst") == chosen
+    found = set()
+    for begin in (0.101, 10.101):
+        point(begin)
+        reader.page.mouse.down()
+        reader.page.mouse.up()
+        found.add(reader.page.locator("tr.chosen").get_attribute("data-burst"))
+    assert found == {"1", "2"}
+    assert reader.troubles == []
+    reader.context.close()

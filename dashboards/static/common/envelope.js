@@ -13,9 +13,28 @@ function lowerBound(values, wanted) {
 
 const cellOf = (env, ns) => env.first + Math.floor((ns - env.start) / env.width);
 
+// Returns whether `ns` is in one of the spans, which are ascending and disjoint.
+function isWithin({ start, end }, ns) {
+  const i = lowerBound(start, ns + 1) - 1;
+  return i >= 0 && ns < end[i];
+}
+
+// Returns how much of each step [start[i], start[i] + width) is in `coverage`.
+function recordedOf(start, width, coverage) {
+  let c = 0;
+  return start.map((from) => {
+    while (c < coverage.start.length && coverage.end[c] <= from) c++;
+    let sum = 0;
+    for (let k = c; k < coverage.start.length && coverage.start[k] < from + width; k++) {
+      sum += Math.min(coverage.end[k], from + width) - Math.max(coverage.start[k], from);
+    }
+    return sum;
+  });
+}
+
 // Returns the largest bin and the mean of [a, b) in about `buckets` whole cells: {width, bins, start[], largest[],
-// mean[]}, in bits per second.
-function viewOf(env, a, b, buckets) {
+// mean[]}, in bits per second. The mean is of the time of a step that `coverage` has as recorded.
+function viewOf(env, a, b, buckets, coverage) {
   const factor = Math.max(1, Math.ceil((b - a) / (buckets * env.width)));
   const width = env.width * factor;
   const low = lowerBound(env.cells, Math.floor(cellOf(env, a) / factor) * factor - env.first);
@@ -35,9 +54,10 @@ function viewOf(env, a, b, buckets) {
       before = cell;
     }
   }
+  const recorded = recordedOf(start, width, coverage);
   return {
     width, bins: width / env.bin, start, largest: largest.map((n) => n * (8e9 / env.bin)),
-    mean: total.map((n) => n * (8e9 / width)),
+    mean: total.map((n, i) => Math.min(n * (8e9 / Math.max(recorded[i], env.bin)), largest[i] * (8e9 / env.bin))),
   };
 }
 
@@ -47,9 +67,9 @@ function finestView(lane, a, b, buckets) {
   if (detail) {
     const first = cellOf(base, a), last = cellOf(base, Math.max(b - 1, a));
     const at = lowerBound(detailCells, first);
-    if (detailCells[at] === first && detailCells[at + last - first] === last) return viewOf(detail, a, b, buckets);
+    if (detailCells[at] === first && detailCells[at + last - first] === last) return viewOf(detail, a, b, buckets, lane.coverage);
   }
-  return viewOf(base, a, b, buckets);
+  return viewOf(base, a, b, buckets, lane.coverage);
 }
 
 // Returns the points of a step line: recorded time without packets is zero, other time a gap. x is in seconds.
@@ -95,12 +115,21 @@ function weightedMedian(path, picked) {
   return NaN;
 }
 
+const PAUSE = 20, SAMPLE = 512; // a pause of probing: times its usual spacing, the median of a sample of probes
+
+function pauseOf({ at }) {
+  const apart = [], step = Math.max(1, Math.floor(at.length / SAMPLE));
+  for (let i = 1; i < at.length; i += step) apart.push(at[i] - at[i - 1]);
+  return apart.length ? PAUSE * apart.sort((p, q) => p - q)[apart.length >> 1] : Infinity;
+}
+
 // Returns the slowest and the median probe of about `buckets` steps of [a, b), each at the time of the slowest; and the
-// lost probes.
+// lost probes. Where probing pauses, latencies are null once.
 function latencyView(path, a, b, buckets) {
   const low = lowerBound(path.at, a), high = lowerBound(path.at, b);
   const width = high - low > buckets ? Math.ceil((b - a) / buckets) : 1;
   const at = [], largest = [], median = [], lost = [];
+  const pause = pauseOf(path);
   let group = [], key = NaN;
   const close = () => {
     if (!group.length) return;
@@ -111,6 +140,15 @@ function latencyView(path, a, b, buckets) {
   };
   for (let i = low; i < high; i++) {
     if (path.lost[i]) lost.push(path.at[i]);
+    if (i > low && path.at[i] - path.at[i - 1] > pause) {
+      close();
+      [group, key] = [[], NaN];
+      if (largest.length && largest[largest.length - 1] !== null) {
+        at.push((path.at[i] + path.at[i - 1]) / 2);
+        largest.push(null);
+        median.push(null);
+      }
+    }
     if (!path.n[i]) continue;
     const here = Math.floor(path.at[i] / width);
     if (here !== key) {

@@ -4,19 +4,7 @@ const CONFIG = {
   displayModeBar: false, displaylogo: false, showSendToCloud: false, plotlyServerURL: "", responsive: true,
   doubleClick: "reset", scrollZoom: false,
 };
-
-// Returns the figure in other colours: every string that is a colour of one palette becomes that of the other.
-function recolour(value, from, to) {
-  if (typeof value === "string") {
-    const name = Object.keys(from).find((key) => from[key] === value);
-    return name ? to[name] : value;
-  }
-  if (Array.isArray(value)) return value.map((item) => recolour(item, from, to));
-  if (value && typeof value === "object" && !ArrayBuffer.isView(value)) {
-    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, recolour(item, from, to)]));
-  }
-  return value;
-}
+const NEAR = 3; // pixels from a probe at which it is read
 
 function boxes(found, height) {
   const x = [], y = [];
@@ -30,6 +18,8 @@ function boxes(found, height) {
 function ticks(found, level) {
   return { x: found.flatMap(([a, b]) => [a / 1e9, b / 1e9, null]), y: found.flatMap(() => [level, level, null]) };
 }
+
+const inMs = (ns) => (ns === null ? null : ns / 1e6);
 
 function modeOf(trace, { x }) {
   if (!trace.marker || trace.mode === "markers") return trace.mode;
@@ -60,17 +50,28 @@ class Timeline {
     await Plotly.newPlot(this.place, figure.data, figure.layout, CONFIG);
     this.roles = figure.data.map((trace) => trace.meta);
     this.place.on("plotly_relayout", (change) => this.moved(change));
-    this.place.on("plotly_hover", (event) => {
-      this.pointed = event.xvals[0];
-      this.readOut(this.pointed * 1e9);
-    });
-    this.place.on("plotly_click", (event) => this.pick(this.pointed ?? event.points[0].x));
-    this.place.onmouseleave = () => this.readOut(null);
+    this.wire();
     await this.refresh();
   }
 
+  // The pointer is read wherever it is: plotly reports no pointer where nothing is drawn, as in a pause.
+  wire() {
+    this.place.onpointermove = this.place.onpointerdown = (event) => this.readOut(this.timeAt(event));
+    this.place.onpointerleave = (event) => { if (event.pointerType === "mouse") this.readOut(null); };
+    this.place.onclick = (event) => this.pick(this.timeAt(event));
+  }
+
+  margins() { return this.place.layout.margin; }
+
   width() {
-    return Math.max(50, this.place.clientWidth - this.place.layout.margin.l - this.place.layout.margin.r);
+    const { l, r } = this.margins();
+    return Math.max(50, this.place.clientWidth - l - r);
+  }
+
+  // Returns the time below the pointer, null outside of the figure.
+  timeAt(event) {
+    const x = event.clientX - this.place.getBoundingClientRect().left - this.margins().l, [a, b] = this.range;
+    return x >= 0 && x <= this.width() ? a + (b - a) * x / this.width() : null;
   }
 
   moved(change) {
@@ -95,7 +96,7 @@ class Timeline {
   traces(buckets) {
     const { lane } = this, [a, b] = this.range, pixel = (b - a) / buckets;
     const view = finestView(lane, a, b, buckets);
-    const seconds = viewOf(lane.seconds, a, b, buckets);
+    const seconds = viewOf(lane.seconds, a, b, buckets, lane.coverage);
     const scale = (values) => values.map((value) => value * lane.factor);
     const bursts = visible(lane.marks, a, b, pixel);
     this.view = view;
@@ -113,8 +114,8 @@ class Timeline {
     if (this.path) {
       const points = this.points = latencyView(this.path, a, b, buckets);
       const x = points.at.map((ns) => ns / 1e9);
-      found.latency = { x, y: points.largest.map((ns) => ns / 1e6) };
-      found["latency-median"] = { x, y: points.median.map((ns) => ns / 1e6) };
+      found.latency = { x, y: points.largest.map(inMs) };
+      found["latency-median"] = { x, y: points.median.map(inMs) };
       const ceiling = 10 ** (this.place.layout.yaxis2.range[1] - 0.12);
       found.lost = { x: points.lost.map((ns) => ns / 1e9), y: points.lost.map(() => ceiling) };
     }
@@ -163,14 +164,13 @@ class Timeline {
     };
     const digits = Math.min(9, Math.max(0, Math.ceil(9 - Math.log10((this.range[1] - this.range[0]) / 1000))));
     const at = clock(lane.originS, Math.floor(ns), digits);
-    const lines = [`${at.day} ${at.minute}:${at.second}`, `largest ${rate(this.view, this.view.largest)}`,
-      `mean ${rate(this.view, this.view.mean)}`, `1 s average ${rate(this.seconds, this.seconds.largest)}`];
-    if (this.points?.at.length) {
-      const { at: times, largest } = this.points;
-      let i = lowerBound(times, ns);
-      if (i === times.length || i > 0 && ns - times[i - 1] < times[i] - ns) i--;
-      lines.push(`latency ${duration(largest[i])}`);
-    }
+    const lines = [`${at.day} ${at.minute}:${at.second}`];
+    if (isWithin(lane.coverage, ns)) {
+      lines.push(`largest ${rate(this.view, this.view.largest)}`, `mean ${rate(this.view, this.view.mean)}`);
+      if (isWithin(this.coverageOfSeconds(), ns)) lines.push(`1 s average ${rate(this.seconds, this.seconds.largest)}`);
+    } else lines.push("not recorded");
+    const probe = this.probeAt(ns);
+    if (probe !== null) lines.push(`latency ${duration(probe)}`);
     if (this.windows) {
       const inside = this.windows.filter(([p, q]) => p <= ns && ns <= q);
       if (inside.length) lines.push(`queue ${bytes(Math.max(...inside.map((window) => window[2])))}`);
@@ -178,8 +178,17 @@ class Timeline {
     out.textContent = lines.join("  ·  ");
   }
 
-  pick(x) {
-    const ns = x * 1e9, slack = 3 * (this.range[1] - this.range[0]) / this.width();
+  // Returns the latency of the nearest probe, or null if it is more than a step and a few pixels away.
+  probeAt(ns) {
+    const { at, largest } = this.points ?? { at: [] };
+    const i = lowerBound(at, ns), apart = (k) => (at[k] === undefined || largest[k] === null ? Infinity : Math.abs(at[k] - ns));
+    const nearest = apart(i - 1) < apart(i) ? i - 1 : i, most = Math.max(this.view.width, NEAR * (this.range[1] - this.range[0]) / this.width());
+    return apart(nearest) <= most ? largest[nearest] : null;
+  }
+
+  pick(ns) {
+    if (ns === null) return;
+    const slack = 3 * (this.range[1] - this.range[0]) / this.width();
     const near = this.lane.bursts.filter((burst) => burst.start - slack <= ns && ns <= burst.end + slack);
     if (near.length) this.onPick(near.reduce((p, q) => (q.bytes > p.bytes ? q : p)));
   }

@@ -2,19 +2,6 @@
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-// Replaces the colours of one palette by those of another, wherever they occur.
-function recoloured(value, from, to) {
-  if (typeof value === "string") {
-    const name = Object.keys(from).find((key) => from[key] === value);
-    return name ? to[name] : value;
-  }
-  if (Array.isArray(value)) return value.map((item) => recoloured(item, from, to));
-  if (value && typeof value === "object") {
-    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, recoloured(item, from, to)]));
-  }
-  return value;
-}
-
 async function start() {
   if (typeof DecompressionStream === "undefined") throw new Error("this browser is too old to unpack them");
   const facts = JSON.parse(new TextDecoder().decode(await inflate("facts")));
@@ -23,7 +10,7 @@ async function start() {
   document.head.append(script);
   const config = { displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "", displayModeBar: false };
   const draw = (colours) => Promise.all([...document.querySelectorAll("[data-figure]")].map((place) => {
-    const figure = recoloured(facts.figures[Number(place.dataset.figure)], facts.light, colours);
+    const figure = recolour(facts.figures[Number(place.dataset.figure)], facts.light, colours);
     if (place.closest(".first")) fitHeight(place, figure.layout);
     return Plotly.newPlot(place, figure.data, figure.layout, config);
   }));

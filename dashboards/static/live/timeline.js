@@ -52,22 +52,7 @@ class LiveTimeline extends Timeline {
     await this.refresh();
   }
 
-  wire() {
-    this.place.onpointermove = (event) => this.readOut(this.timeAt(event));
-    this.place.onpointerleave = () => this.readOut(null);
-    this.place.onclick = (event) => this.pick(this.timeAt(event) / 1e9);
-  }
-
-  width() {
-    const { l, r } = this.empty.layout.margin;
-    return Math.max(50, this.place.clientWidth - l - r);
-  }
-
-  // Returns the time below the pointer, null outside of the figure.
-  timeAt(event) {
-    const { l } = this.empty.layout.margin, x = event.clientX - this.place.getBoundingClientRect().left - l, [a, b] = this.range;
-    return x >= 0 && x <= this.width() ? a + (b - a) * x / this.width() : null;
-  }
+  margins() { return this.empty.layout.margin; }
 
   // A second is reported when it is complete: the current one is not known to be silent.
   coverageOfSeconds() {
