@@ -110,6 +110,12 @@ class LiveLane:
             for recording in {recording["capture_id"]: recording for recording in self.recordings.values()}.values()
         )
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its recordings ended normally, so that `dropped` is what they lost; else they lost at least
+        that."""
+        return all(recording["complete"] for recording in self.recordings.values())
+
     def _recorded(self) -> str | None:
         """Returns the recording in progress. The row of a killed recording shows its end only when the next recorder
         writes it, so a later recording takes its place until then."""
@@ -219,10 +225,10 @@ class LiveLane:
         nothing = np.zeros(0, np.int64)
         return merged(found or [Envelope(width_ns, self.bin_ns, nothing, nothing, nothing, nothing)])
 
-    def losing(self, start_ns: int, end_ns: int) -> list[Interval]:
-        """Returns the times of the bins in memory in which packets were lost."""
+    def losing(self, start_ns: int, end_ns: int, limit: int | None = None) -> list[Interval]:
+        """Returns the times of the bins in memory in which packets were lost, as at most LIMIT intervals."""
         starts = self.lost.times[self.lost.between(start_ns, end_ns)].tolist()
-        return merge_intervals([(start, start + self.bin_ns) for start in starts])
+        return merge_intervals([(start, start + self.bin_ns) for start in starts], limit)
 
     def bursts_between(self, start_ns: int, end_ns: int) -> Sequence[dict[str, Any]]:
         """Returns the bursts in memory that overlap [start_ns, end_ns)."""

@@ -134,7 +134,7 @@ def read_moment(
                 coverage,
                 lane.envelope(first, last, width_ns),
                 finished(lane.envelope(whole_first, whole_last, dividing), edge),
-                lane.losing(start_ns, end_ns)[-INTERVALS:],
+                lane.losing(start_ns, end_ns, INTERVALS),
                 lane.bursts_between(start_ns, end_ns)[-BURSTS:],
                 live.latency(lane.named("host"), start_ns, beside_end, measures)[:PATHS],
                 live.queue_windows(start_ns, beside_end)[:QUEUES],
@@ -172,7 +172,7 @@ def read_losing(history: History, lane: LiveLane, start_ns: int, end_ns: int) ->
     """Returns when packets of a time were lost. Raises MburstError."""
     with history.live.lock:
         if start_ns >= lane.complete_from_ns:
-            return lane.losing(start_ns, end_ns)
+            return lane.losing(start_ns, end_ns, INTERVALS)
         where = Slice(list(lane.recordings), lane.bin_ns, start_ns, end_ns, lane.repeated)
     with history.asked(start_ns, end_ns) as con:
         return marked(con, where, Quality.DROPS, INTERVALS)

@@ -21,7 +21,7 @@ PATTERN_NAMES = {
     "incast": "incast",
     "many-sources": "many sources",
     "canary": "canary",
-    "unknown": "not known",
+    "unknown": "sender not known",
 }
 
 

@@ -175,7 +175,7 @@ class LiveView:
         return {
             "recording": lane.recording,
             "dropped": self.dropped() if self.dropped else lane.dropped,
-            "droppedIsWhole": self.dropped is not None or not lane.recording,
+            "droppedIsWhole": self.dropped is not None or lane.is_whole,
             "isPort": lane.is_port,
             "above": above_line_rate(lane.is_port),
             "late": sum(recording["late"] for recording in recordings),

@@ -139,7 +139,7 @@ class TopApp(App[None]):
             for lane in lanes[first : first + shown]
         ]
         bursts: Sequence[dict[str, Any]] = ()
-        dropped, losing, recording, is_port = 0, 0, False, False
+        dropped, losing, recording, is_port, is_whole = 0, 0, False, False, True
         if lanes:
             lane, row = lanes[self._chosen], rows[self._chosen - first]
             begin = lane.complete_from_ns if self._end_ns is None else end - row.width_ns * len(row.fullest)
@@ -147,7 +147,7 @@ class TopApp(App[None]):
             with self.look.live.lock:
                 dropped, recording = self._dropped() if self._dropped else lane.dropped, lane.recording
                 losing = coverage.length(lane.losing(lane.complete_from_ns, LATEST_NS))
-                is_port = lane.is_port
+                is_port, is_whole = lane.is_port, self._dropped is not None or lane.is_whole
         return TopView(
             self._shown_of,
             rows,
@@ -161,6 +161,7 @@ class TopApp(App[None]):
             losing,
             is_port,
             recording,
+            is_whole,
             self.look.lines,
         )
 

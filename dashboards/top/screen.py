@@ -42,6 +42,7 @@ class TopView:
     losing_ns: int = 0  # time of bins in memory with lost packets or missing samples
     is_port: bool = False  # of a switch
     recording: bool = False
+    is_whole: bool = True  # `dropped` is all; else a recording did not end normally, and lost at least that
     troubles: Sequence[str] = field(default_factory=list)
 
 
@@ -158,11 +159,15 @@ def _losses(view: TopView, width: int) -> Text:
     if view.is_port:
         return _samples(view, width)
     if view.dropped:
-        dropped = f"{format_count(view.dropped, 'packet')} dropped by the recorder{so_far}: counts are lower bounds"
+        least = "" if view.is_whole or view.recording else "at least "
+        packets = format_count(view.dropped, "packet")
+        dropped = f"{least}{packets} dropped by the recorder{so_far}: counts are lower bounds"
         return Text(dropped[:width], LOST)
     if view.losing_ns:
         lost = f"packets were dropped in {format_duration(view.losing_ns)}: how many is stored when the recording ends"
         return Text(lost[:width], LOST)
+    if not view.is_whole and not view.recording:
+        return Text("the recorder did not end: whether it dropped packets is not known"[:width])
     return Text(f"no packet dropped by the recorder{so_far}"[:width])
 
 

@@ -16,7 +16,7 @@ from storelib import write
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.analysis.live.bursts import LiveBursts
 from mburst.analysis.live.lane import COLUMNS, LiveLane
-from mburst.analysis.live.snapshot import History, read_cells, read_moment, width_for
+from mburst.analysis.live.snapshot import INTERVALS, History, read_cells, read_losing, read_moment, width_for
 from mburst.analysis.live.store import LiveStore
 from mburst.analysis.model.series import Series
 from mburst.errors import MburstError
@@ -350,3 +350,22 @@ def test_old_recordings_count_as_the_store_has_them(tmp_path, monkeypatch, epoch
         with connect(store) as con:
             spans = con.execute("SELECT start_ns, end_ns FROM recorded ORDER BY ALL").fetchall()
         assert found.coverage() == spans and len(spans) == epochs + 1
+
+
+def test_losses_of_a_whole_moment_are_marked_however_many_they_are(tmp_path):
+    """Beyond the limit, the smallest gaps between them are closed; the oldest losses do not disappear."""
+    growing = Growing(tmp_path / "store", NOW)
+    live = LiveStore(growing.store)
+    watch = LiveBursts(live, BurstDefinition())
+    for _ in range(INTERVALS + 50):
+        growing.append([84], quality=2 | 32)
+        growing.append([84] * 3)
+    settled(live, watch)
+    [lane] = live.lanes.values()
+    history = History(live, watch.definition)
+    moment = read_moment(history, lane, NOW, growing.at, BIN)
+    assert len(moment.losing) == INTERVALS
+    assert moment.losing[0][0] == NOW and moment.losing[-1][1] == growing.at - 3 * BIN
+    assert read_losing(history, lane, NOW, growing.at) == moment.losing
+    live.close()
+    growing.close()

@@ -4,6 +4,11 @@ second."""
 from __future__ import annotations
 
 import pytest
+from places import ROOT
+
+from mburst.analysis.live.snapshot import BURSTS
+from mburst.dashboards.common.words import PATTERN_NAMES
+from mburst.dashboards.live.view import HEAT_NS
 
 SECOND = 10**9
 COLUMNS = """message => {
@@ -40,3 +45,38 @@ def test_every_cell_is_in_its_second(page, width):
         assert set(columns[second]) == {number for number, at in begin.items() if at // SECOND == second}
         for number in set(columns[second]):
             assert columns[second].index(number) == (begin[number] - second * SECOND) // width
+
+
+def test_the_page_has_the_words_and_limits_of_the_server(page):
+    page.add_script_tag(path=ROOT / "dashboards" / "static" / "live" / "bursts.js")
+    assert page.evaluate("PATTERN_WORDS") == PATTERN_NAMES
+    assert page.evaluate("HEAT_SECONDS") * SECOND == HEAT_NS
+    page_script = (ROOT / "dashboards" / "static" / "live" / "page.js").read_text()
+    assert f"const MOST_BURSTS = {BURSTS};" in page_script
+
+
+@pytest.mark.parametrize(
+    ("link", "names", "rows", "top", "said"),
+    [
+        (10**9, None, [[3.0, 0.0], [None, 8.0]], 100, "line rate"),
+        (None, None, [[3.0, 0.0], [None, 8.0]], 8.0, "8 Mb/s, the fullest"),
+        (None, None, [[0.0]], 0, "0 Mb/s, the fullest"),
+        (None, ["a"], [[50.0]], 100, "line rate"),
+    ],
+)
+def test_the_scale_states_what_it_ends_at(page, link, names, rows, top, said):
+    page.add_script_tag(path=ROOT / "dashboards" / "static" / "common" / "format.js")
+    found = page.evaluate(
+        """async ([link, names, rows]) => {
+            let said;
+            const heat = new Heat({clientWidth: 900}, document.createElement('canvas'), null, (top) => { said = top; });
+            Object.assign(heat, {lane: {link, suffix: ' Mb/s'}, figure: {layout: {margin: {l: 1}}}});
+            heat.paint = heat.showChosen = () => {};
+            heat.matrix = () => ({first: 0, seconds: 2, names, rows: rows.map((row) => row.map((one) => one ?? NaN))});
+            globalThis.Plotly = {relayout() {}};
+            await heat.refresh();
+            return [heat.topOf(heat.shown.rows, names), said];
+        }""",
+        [link, names, rows],
+    )
+    assert found == [top, said]

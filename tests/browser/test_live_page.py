@@ -116,3 +116,68 @@ def test_the_first_screen_has_the_answer_three_figures_and_the_picture(open_page
         "20 s in view: 2 bursts of up to 30 ms; the fullest bin of 100 µs reads 100 %, the fullest second "
     )
     assert reader.page.locator(".tile:visible").count() == 3
+
+
+def test_a_notice_of_a_moment_ends_when_a_moment_is_fetched(open_page, recorded):
+    reader = open_page(recorded.url)
+    reader.page.route("**/moment?*", lambda route: route.abort())
+    reader.page.click("[data-do=pause]")
+    reader.wait("document.querySelector('#trouble').textContent.startsWith('This moment cannot be fetched')")
+    reader.page.unroute("**/moment?*")
+    reader.page.click("[data-do=in]")
+    reader.wait("document.querySelector('#trouble').hidden")
+    reader.page.evaluate("view.say('pushed')")
+    reader.page.click("[data-do=in]")
+    reader.page.wait_for_timeout(400)
+    assert reader.page.text_content("#trouble") == "pushed", "another notice stays"
+
+
+def test_cells_of_the_heatmap_are_chosen_by_keys(open_page, recorded):
+    reader = open_page(recorded.url)
+    reader.page.locator(".heat").focus()
+    reader.wait("view.heat.shown && view.heat.shown.seconds > 0")
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowUp"):
+        reader.page.keyboard.press(key)
+    chosen, first, count = reader.page.evaluate("[view.heat.chosen, view.heat.shown.first, view.heat.shown.seconds]")
+    assert chosen == [first + count - 2, 1]
+    assert reader.page.locator(".cell").is_visible()
+    assert "fullest bin" in reader.page.text_content(".cell-read") or "not recorded" in reader.page.text_content(
+        ".cell-read"
+    )
+    assert reader.page.evaluate("view.range") is None, "the arrows do not move the figure"
+    reader.page.keyboard.press("Enter")
+    reader.wait("view.range !== null")
+    a, b = (ns / SECOND for ns in reader.page.evaluate("view.range"))
+    assert a < chosen[0] + 0.02 < b and b - a < 1
+
+
+def test_the_read_out_of_the_second_that_is_not_over_has_no_average(open_page, growing):
+    store, server = growing
+    store.append([84] * 25_500)
+    reader = open_page(server.url)
+    reader.wait(
+        "view.tape && view.tape.edge % 1e9 > 3e8 && view.tape.edge % 1e9 < 9e8 && view.tape.coverage.end.length"
+    )
+    read = "ns => { view.timeline.readOut(ns); return document.querySelector('.readout').textContent; }"
+    reader.wait("view.timeline.lane.edge > 1e9")
+    last = reader.page.evaluate("[view.timeline.lane.edge, Math.floor(view.timeline.lane.edge / 1e9) * 1e9]")
+    assert "1 s average" not in reader.page.evaluate(read, (last[0] + last[1]) / 2)
+    assert "largest" in reader.page.evaluate(read, (last[0] + last[1]) / 2)
+    assert "1 s average" in reader.page.evaluate(read, last[1] - 10**8)
+    assert reader.page.evaluate(read, last[0] + 10**8).endswith("not recorded")
+
+
+def test_losses_of_a_recorder_that_did_not_end_are_at_least_these(open_page, recorded):
+    page = open_page(recorded.url).page
+    rest = {"isPort": False, "losing": 0, "stamps": [], "clock": "", "trouble": [], "notes": [], "recording": False}
+    for dropped, whole, more, said in (
+        (7, True, {}, "7 packets"),
+        (7, False, {}, "at least 7 packets"),
+        (0, False, {}, "none in the last 5 min"),
+        (0, False, {"losing": 2 * SECOND}, "some in 2 s of the last 5 min"),
+        (0, True, {"isPort": True}, "none in the last 5 min"),
+    ):
+        page.evaluate(
+            "status => view.tellStatus(status)", {**rest, "dropped": dropped, "droppedIsWhole": whole, **more}
+        )
+        assert page.text_content("#dropped") == said

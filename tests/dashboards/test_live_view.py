@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -172,3 +173,14 @@ def test_trouble_with_the_definition_of_a_burst_stays(growing):
 
     asyncio.run(follow())
     live.close()
+
+
+@pytest.mark.parametrize(("complete", "ended"), [(True, "stopped"), (False, "killed"), (False, "")])
+def test_what_a_recorder_lost_is_known_when_it_ended_normally(growing, view, complete, ended):
+    row = {**growing.names, "bin_ns": BIN, "start_ns": NOW, "end_ns": growing.at, "dropped": 7}
+    row |= {"complete": complete, "ended": ended, "written_ns": time.time_ns() + SECOND}
+    reader = Follower(view, SECOND, NOW)
+    growing.writers["recordings"].append(rows("recordings", row))
+    reader.look()
+    status = reader.received["status"]
+    assert (status["dropped"], status["droppedIsWhole"]) == (7, complete)

@@ -4,8 +4,8 @@
 const HEAT_SECONDS = 300;
 
 class Heat {
-  constructor(place, canvas, onPick) {
-    Object.assign(this, { place, canvas, onPick, pen: canvas.getContext("2d") });
+  constructor(place, canvas, onPick, onTop = () => {}) {
+    Object.assign(this, { place, canvas, onPick, onTop, pen: canvas.getContext("2d") });
     this.clear();
   }
 
@@ -23,6 +23,8 @@ class Heat {
     // A copy of the layout, because plotly changes it.
     await Plotly.newPlot(this.place, [], structuredClone(this.figure.layout), CONFIG);
     this.place.onclick = (event) => this.pick(event);
+    this.place.onkeydown = (event) => this.key(event);
+    this.place.onblur = () => this.choose(null);
     await this.refresh();
   }
 
@@ -72,11 +74,19 @@ class Heat {
     if (!this.lane || !this.figure || !width) return;
     const { seconds, names, rows } = this.shown = this.matrix();
     const named = names !== null && width > 574, left = named ? 190 : this.figure.layout.margin.l;
-    this.paint(rows, seconds, this.lane.link || names ? 100 : Math.max(1e-9, ...rows.map((row) => row.reduce((p, q) => (q > p ? q : p), 0))), left);
+    const top = this.topOf(rows, names);
+    this.onTop(this.lane.link || names ? "line rate" : `${threeDigits(top)} ${this.lane.suffix.trim()}, the fullest`);
+    this.paint(rows, seconds, top || 1, left);
+    this.showChosen();
     const axes = { ...timesAcross(seconds), ...(names === null ? timesUp : namesUp(named ? names : [], Math.max(1, rows.length))), "margin.l": left };
     if (JSON.stringify(axes) === this.axes) return;
     this.axes = JSON.stringify(axes);
     await Plotly.relayout(this.place, axes);
+  }
+
+  // Returns the value at the end of the scale: line rate, or the fullest cell if the link speed is not known.
+  topOf(rows, names) {
+    return this.lane.link || names ? 100 : rows.reduce((most, row) => row.reduce((p, q) => (q > p ? q : p), most), 0);
   }
 
   // Draw a pixel for each cell; the page scales the canvas to its place between the axes. Unknown cells stay empty.
@@ -96,8 +106,45 @@ class Heat {
     const { left, top, width, height } = this.canvas.getBoundingClientRect(), { first, seconds, rows } = this.shown;
     const column = Math.floor(seconds * (event.clientX - left) / width), row = Math.floor(rows.length * (1 - (event.clientY - top) / height));
     if (column < 0 || column >= seconds || !rows[row]) return undefined;
-    if (this.others) return this.onPick((first + column) * 1e9, 1e9, this.others.lanes[row].id);
-    return this.onPick((first + column) * 1e9 + row * this.width, this.width, null);
+    return this.go([first + column, row]);
+  }
+
+  // Go to the cell [second, row].
+  go([second, row]) {
+    if (this.others) return this.onPick(second * 1e9, 1e9, this.others.lanes[row].id);
+    return this.onPick(second * 1e9 + row * this.width, this.width, null);
+  }
+
+  // The arrow keys choose a cell, Enter goes there.
+  key(event) {
+    const move = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+    if (event.key === "Enter" && this.chosen) this.go(this.chosen);
+    else if (move && this.shown?.rows.length && this.shown.seconds) {
+      const { first, seconds, rows } = this.shown, [second, row] = this.chosen ?? [first + seconds - 1 - move[0], -move[1]];
+      const within = (value, most) => Math.min(Math.max(value, 0), most);
+      this.choose([first + within(second + move[0] - first, seconds - 1), within(row + move[1], rows.length - 1)]);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  choose(cell) {
+    this.chosen = cell;
+    this.showChosen();
+  }
+
+  // Frame the chosen cell, and state its value in words.
+  showChosen() {
+    const { canvas } = this, stage = this.place.parentElement, frame = stage.querySelector(".cell"), read = stage.querySelector(".cell-read");
+    const column = this.chosen && this.chosen[0] - this.shown.first, value = this.chosen && this.shown.rows[this.chosen[1]]?.[column];
+    frame.hidden = read.hidden = !this.chosen || column < 0 || value === undefined;
+    if (frame.hidden) return;
+    const { seconds, rows, names } = this.shown, wide = canvas.clientWidth / seconds, high = canvas.clientHeight / rows.length;
+    Object.assign(frame.style, { left: `${canvas.offsetLeft + column * wide - 3}px`, width: `${wide + 2}px`,
+      top: `${canvas.offsetTop + (rows.length - 1 - this.chosen[1]) * high - 3}px`, height: `${high + 2}px` });
+    const ms = names ? 0 : this.chosen[1] * this.width, at = clock(this.lane.originS, this.chosen[0] * 1e9 + ms, names ? 0 : 3);
+    const unit = names ? "%" : this.lane.suffix.trim(), amount = Number.isFinite(value) && value !== null ? `fullest bin ${threeDigits(value)} ${unit}` : "not recorded";
+    read.textContent = [...(names ? [seen(names[this.chosen[1]])] : []), `${at.minute}:${at.second}`, amount].join(" · ");
   }
 }
 

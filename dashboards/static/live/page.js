@@ -13,11 +13,12 @@ class LiveView {
     this.range = null; // the time that the reader chose; null while the figure follows
     this.tape = this.still = this.lane = null;
     this.tries = 0;
+    this.troubles = { page: "", push: "", moment: "", drawing: "" };
     this.lines = new Drawing(one(".lines"), (trouble) => {
-      this.undrawn = `Nothing can be drawn: ${trouble}`;
-      this.say("");
+      this.say(`Nothing can be drawn: ${trouble}`, "drawing");
     });
-    this.heat = new Heat(one(".heat"), one(".cells"), (start, width, laneId) => this.jump(start, width, laneId));
+    this.heat = new Heat(one(".heat"), one(".cells"), (start, width, laneId) => this.jump(start, width, laneId),
+      (top) => { one("#heat-top").textContent = top; });
     this.bursts = new BurstList(one(".bursts"), (burst) => this.mark(burst), (burst) => this.showBurst(burst));
   }
 
@@ -106,7 +107,7 @@ class LiveView {
     socket.binaryType = "arraybuffer";
     socket.onopen = () => { this.tries = 0; this.wish(); };
     socket.onmessage = (event) => {
-      if (typeof event.data === "string") return this.say(JSON.parse(event.data).trouble);
+      if (typeof event.data === "string") return this.say(JSON.parse(event.data).trouble, "push");
       return this.take(unpackMessage(event.data));
     };
     socket.onclose = () => this.away();
@@ -126,6 +127,7 @@ class LiveView {
 
   take(message) {
     if (message.lane !== this.lane.id) return;
+    this.say("", "push");
     document.documentElement.dataset.connected = "true";
     if (message.kind === "start" || !this.tape) {
       if (message.kind !== "start") return;
@@ -222,13 +224,15 @@ class LiveView {
       this.still = still;
       this.bursts.add(still.bursts);
       this.request();
+      this.say("", "moment");
     } catch (error) {
-      this.say(`This moment cannot be fetched: ${error.message}`);
+      this.say(`This moment cannot be fetched: ${error.message}`, "moment");
     }
   }
 
   follow() {
     this.range = this.still = null;
+    this.say("", "moment");
     this.shown(true);
     this.link();
     this.request();
@@ -299,7 +303,8 @@ class LiveView {
     this.above = status.above;
     one("#lost-word").textContent = status.isPort ? "Samples missing" : "Lost while recording";
     one("#loss-word").textContent = status.isPort ? "samples missing" : "packets lost";
-    const parts = status.droppedIsWhole && !status.isPort ? [`${status.dropped.toLocaleString("en")} packet${status.dropped === 1 ? "" : "s"}`] : [];
+    const packets = `${status.dropped.toLocaleString("en")} packet${status.dropped === 1 ? "" : "s"}`;
+    const parts = status.isPort ? [] : status.droppedIsWhole ? [packets] : status.dropped ? [`at least ${packets}`] : [];
     if (status.losing) parts.push(`some in ${duration(status.losing)} of the last 5 min`);
     one("#dropped").textContent = parts.join(", ") || "none in the last 5 min";
     one("#dropped").classList.toggle("bad", status.dropped > 0 || status.losing > 0);
@@ -343,8 +348,10 @@ class LiveView {
     one("#answer").textContent = `${duration(b - a)} in view: ${this.lane.link ? `${bursts}; ` : ""}${fullest}.`;
   }
 
-  say(text) {
-    const notice = one("#trouble"), message = text || this.undrawn || "";
+  // State a trouble, or with '' that what had it (the page, its drawing, a push, a moment) works again.
+  say(text, of = "page") {
+    this.troubles[of] = text;
+    const notice = one("#trouble"), message = Object.values(this.troubles).find((trouble) => trouble) ?? "";
     notice.textContent = seen(message);
     notice.hidden = !message;
   }

@@ -47,6 +47,11 @@ function joinNamed(target, more, key, from, names) {
   }
 }
 
+const spansSince = ({ start, end }, ns) => {
+  const gone = lowerBound(end, ns);
+  return { start: start.slice(gone), end: end.slice(gone) };
+};
+
 class Tape {
   constructor(message, span) {
     this.span = span;
@@ -104,5 +109,6 @@ class Tape {
     for (const path of this.latency) forget(path, "at", before, PROBES);
     for (const queue of this.queues) forget(queue, "end", before, WINDOWS);
     this.bursts = this.bursts.filter((burst) => burst.end >= before);
+    for (const name of ["losing", "coverage"]) this[name] = spansSince(this[name], before);
   }
 }
