@@ -150,7 +150,9 @@ _CELLS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     (
         "Bursts an hour, against before",
         lambda s: (
-            "–" if s["previous_per_hour"] is None else rack_words.ratio(s["per_hour"] or 0, s["previous_per_hour"])
+            "–"
+            if s["previous_per_hour"] is None or s["per_hour"] is None
+            else rack_words.ratio(s["per_hour"], s["previous_per_hour"])
         ),
     ),
     ("New", lambda s: "–" if s["new"] is None else f"{s['new']:,}"),

@@ -14,7 +14,7 @@ from ...units import format_bytes, format_count, format_duration, format_rate, f
 from ..common import words
 from ..common.blocks import BarCell, PageTable, Paragraph
 from ..common.words import PATTERN_NAMES, duration, long, moment
-from .words import drops, lane_name, rates, ratio
+from .words import changed, drops, lane_name, rates
 
 Blocks = list[PageTable | Paragraph]
 
@@ -227,23 +227,9 @@ def change(found: RackChange | None, name: str) -> PageTable | Paragraph:
             lane.direction,
         ),
     )
-    rows = [
-        [
-            "the whole rack",
-            rates(found.now),
-            rates(found.then),
-            ratio(found.now.per_hour or 0, found.then.per_hour or 0),
-        ]
-    ]
+    rows = [["the whole rack", rates(found.now), rates(found.then), changed(found.now, found.then)]]
     rows += [
-        [
-            lane_name(lane),
-            rates(lane.now),
-            rates(lane.then),
-            ratio(lane.now.per_hour or 0, lane.then.per_hour or 0)
-            if lane.now.recorded_ns and lane.then.recorded_ns
-            else "–",
-        ]
+        [lane_name(lane), rates(lane.now), rates(lane.then), changed(lane.now, lane.then)]
         for lane in ranked[:10]
         if lane.now.bursts or lane.then.bursts
     ]

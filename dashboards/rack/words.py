@@ -140,6 +140,13 @@ def ratio(now: float, then: float) -> str:
     return f"{format_number(abs(percent), 2)} % {'more' if percent > 0 else 'fewer'}"
 
 
+def changed(now: Rates, then: Rates) -> str:
+    """Returns `ratio` of the bursts an hour; "–" if nothing was recorded now, or then."""
+    if now.per_hour is None or then.per_hour is None:
+        return "–"
+    return ratio(now.per_hour, then.per_hour)
+
+
 def rates(found: Rates) -> str:
     """ "3.2 an hour, 0.12 % of the time" """
     if found.per_hour is None or found.share is None:

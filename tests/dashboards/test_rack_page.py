@@ -14,10 +14,11 @@ import pytest
 from racklib import DAY, HOUR, START, fill, fill_ports, report
 from storelib import write
 
+from mburst.analysis.rack.change import LaneChange, RackChange, Rates
 from mburst.dashboards.common import heatmap
 from mburst.dashboards.common.summaries import summaries
 from mburst.dashboards.common.words import long
-from mburst.dashboards.rack import page, pictures
+from mburst.dashboards.rack import page, pictures, tables
 from mburst.dashboards.rack import words as rack_words
 from mburst.quality import Quality
 from mburst.sql import StoreFolder
@@ -372,3 +373,17 @@ def test_queues_beyond_the_listed_ones_are_counted(store):
     assert (len(page.queues), page.dropping_queues, page.queue_drops, page.impossible_windows) == (20, 30, 30, 30)
     assert "30 switch queues dropped at least 30 packets" in rack_words.verdict(page)
     assert "30 windows of switch queues left out as impossible" in [of.head for of in rack_words.statements(page)]
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "changed"),
+    [
+        (Rates(0, 0, 0), Rates(HOUR, 5, 10**9), "–"),
+        (Rates(HOUR, 5, 10**9), Rates(0, 0, 0), "–"),
+        (Rates(HOUR, 0, 0), Rates(HOUR, 5, 10**9), "no more"),
+    ],
+)
+def test_time_that_was_not_recorded_is_no_change(now, then, changed):
+    lane = LaneChange("a", "eth0", "in", now, then)
+    rows = tables.change(RackChange(0, HOUR, now, then, [lane], [], []), "The period before").rows
+    assert [row[3] for row in rows] == [changed, changed]
