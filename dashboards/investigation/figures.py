@@ -19,6 +19,10 @@ from .phrases import group_name, member_name
 
 LINE = 17  # px, of the text of axes
 POINTS = 4000  # of a line; with more, the largest of each step
+PATH_COLOURS = ("latency", "mean", "queue", "second", "muted")
+PATH_DASHES = ("solid", "dash", "dot", "dashdot")
+MOST_PATHS = len(PATH_COLOURS) * len(PATH_DASHES)  # in the figure of distributions
+LEGEND_LINE = 20  # px
 GROUPS, MEMBERS = 8, 40  # of senders in the tree
 ACCOUNTS = (("bursts", "burst"), ("host", "queue"), ("elsewhere", "mean"), ("unknown", "muted"))
 
@@ -72,28 +76,31 @@ def line(name: str, x: Any, y: Any, colour: str, width: float = 1.6, **more: Any
 
 
 def distribution(answer: InvestigationResult) -> Figure | None:
-    """Returns the share of probes later than a time, for every path, with both axes logarithmic: a distribution, not
-    one percentile."""
-    colours = ("latency", "mean", "queue", "second", "muted")
+    """Returns the share of probes later than a time, for every path up to MOST_PATHS, with both axes logarithmic: a
+    distribution, not one percentile."""
     measured = [(f.evidence.path, f.evidence.delays.total) for f in answer.findings]
     measured += [(f"{other.path} (control)", other.total) for other in answer.others]
+    known = [(path, values) for path, total in measured if len(values := np.sort(total[np.isfinite(total)]))]
     traces = []
-    for (path, total), colour in zip(measured, colours, strict=False):
-        values = np.sort(total[np.isfinite(total)])
-        if not len(values):
-            continue
+    for number, (path, values) in enumerate(known[:MOST_PATHS]):
         ranks = np.unique(len(values) - np.geomspace(1, len(values), 400).astype(int))
         later = 100 * (len(values) - ranks) / len(values)
-        traces.append({**line(label(path), numbers(values[ranks] / 1e6), numbers(later), colour), "showlegend": True})
+        trace = line(
+            label(path), numbers(values[ranks] / 1e6), numbers(later), PATH_COLOURS[number % len(PATH_COLOURS)]
+        )
+        trace["line"]["dash"] = PATH_DASHES[number // len(PATH_COLOURS)]
+        traces.append({**trace, "showlegend": True})
     if not traces:
         return None
     axes = {
         "xaxis": {"type": "log", "title": {"text": "latency, ms"}},
         "yaxis": {"type": "log", "title": {"text": "% of probes"}, "dtick": 1, "tickformat": "~g"},
     }
-    return Figure(
-        "Is there a tail?", "How many probes take at least so long", {"data": traces, "layout": layout(320, **axes)}
-    )
+    title = "How many probes take at least so long"
+    if len(known) > MOST_PATHS:
+        title += f": {MOST_PATHS} of {len(known):,} paths"
+    height = 320 + LEGEND_LINE * max(0, len(traces) - len(PATH_COLOURS))
+    return Figure("Is there a tail?", title, {"data": traces, "layout": layout(height, **axes)})
 
 
 def card(finding: Finding) -> Figure | None:

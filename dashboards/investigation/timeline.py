@@ -49,10 +49,16 @@ def over_time(finding: Finding, origin_ns: int) -> Figure | None:
 
 
 def worst_slice(evidence: Evidence, met: Floats) -> tuple[float, float]:
-    """Returns the SLICE_NS with the most lateness."""
-    beyond = np.nan_to_num(np.maximum(evidence.delays.total - evidence.tail.median_ns, 0))
-    block = np.floor((met - met.min()) / SLICE_NS).astype(np.int64)
-    start = float(met.min() + SLICE_NS * int(np.argmax(np.bincount(block, beyond))))
+    """Returns the SLICE_NS with the most lateness, wherever they begin. The late probes are in their middle."""
+    order = np.argsort(met, kind="stable")
+    at = met[order]
+    beyond = np.nan_to_num(np.maximum(evidence.delays.total - evidence.tail.median_ns, 0))[order]
+    sums = np.concatenate(([0.0], np.cumsum(beyond)))
+    ends = np.searchsorted(at, at + SLICE_NS)
+    first = int(np.argmax(sums[ends] - sums[: len(at)]))
+    late = np.flatnonzero(beyond[first : ends[first]])
+    span = at[first + late[[0, -1]]] if len(late) else at[[first, first]]
+    start = max(float(at[0]), float(span.mean()) - SLICE_NS / 2)
     return start, start + SLICE_NS
 
 
