@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...units import format_share
-from .figures import duration_ticks
+from .figures import AROUND, duration_ticks
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 210, 58, 534, 8, 184
-AROUND = 1.5  # factor by which the logarithmic axis reaches beyond its values
 LINES = ("line", "line b", "line c", "line d", "line e")  # CSS classes: a colour and a dash for each of several lines
 SHARES = (0.0, 0.5, 0.9, 1.0)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 import reportlib
+from places import ROOT
 from reportlib import BIN, FULL, LONG, PROBE, SHORT, START
 from storelib import write
 
@@ -138,10 +140,8 @@ def test_each_colour_has_one_meaning_so_that_the_page_can_replace_it():
     assert len(set(LIGHT.values())) == len(LIGHT)
 
 
-@pytest.mark.parametrize("palette", [LIGHT, DARK])
-@pytest.mark.parametrize("name", ["ink", "muted", "mean", "loss", "good"])
-def test_text_has_enough_contrast(palette, name):
-    """WCAG 2.1, 1.4.3: a contrast of 4.5 or more."""
+def contrast(palette, name) -> float:
+    """Returns the contrast of a colour with the paper."""
 
     def luminance(colour):
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
@@ -149,4 +149,24 @@ def test_text_has_enough_contrast(palette, name):
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     light, dark = sorted((luminance(palette[name]), luminance(palette["paper"])), reverse=True)
-    assert (light + 0.05) / (dark + 0.05) >= 4.5
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
+@pytest.mark.parametrize("name", ["ink", "muted", "mean", "loss", "good"])
+def test_text_has_enough_contrast(palette, name):
+    """WCAG 2.1, 1.4.3: a contrast of 4.5 or more."""
+    assert contrast(palette, name) >= 4.5
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
+def test_lines_and_bars_have_enough_contrast(palette):
+    """WCAG 2.1, 1.4.11: a contrast of 3 or more."""
+    drawn = [name for name in palette if name not in ("paper", "rule", "wash") and not name.endswith("-fill")]
+    assert {name: contrast(palette, name) for name in drawn if contrast(palette, name) < 3} == {}
+
+
+def test_every_region_that_scrolls_has_a_name():
+    for path in (ROOT / "dashboards" / "templates").rglob("*.html"):
+        for tag in re.findall(r'<div class="scroll"[^>]*>', path.read_text()):
+            assert 'role="region"' in tag and re.search(r'aria-label(ledby)?="', tag), (path, tag)
