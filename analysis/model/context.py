@@ -37,6 +37,8 @@ GROUP BY CASE WHEN $width = 0 THEN ts_ns ELSE ts_ns // greatest($width, 1) END,
 ORDER BY 1, 2
 """
 
+PAUSE = 20  # of probing: times the usual spacing (static/common/envelope.js has the same)
+
 
 @dataclass(frozen=True)
 class PathLatency:
@@ -75,6 +77,13 @@ class PathLatency:
     def hosts(self) -> tuple[str, str]:
         """The hosts of both ends."""
         return host_of(self.src), host_of(self.dst)
+
+    def pauses(self) -> NDArray[np.int64]:
+        """Returns the middles of the times in which probing paused: PAUSE times the median time between probes, or
+        longer."""
+        apart = np.diff(self.at_ns)
+        after = np.flatnonzero(apart > PAUSE * np.median(apart)) if len(apart) else np.zeros(0, np.int64)
+        return np.asarray(self.at_ns[after] + apart[after] // 2, np.int64)
 
     def view(self, start_ns: int, end_ns: int, buckets: int) -> LatencyPoints:
         """Returns about `buckets` points at most for [start_ns, end_ns): the largest and the median latency, and the

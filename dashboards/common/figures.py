@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...analysis.answers.lane_report import LaneReport, worst_first
 from ...analysis.model import distributions
 from ...analysis.model.context import PathLatency, QueueWindows
@@ -147,11 +149,16 @@ def _strip_traces(report: LaneReport) -> list[dict[str, Any]]:
 def _latency_traces(report: LaneReport, latency: PathLatency) -> list[dict[str, Any]]:
     zero = origin(report)
     points = latency.view(report.start_ns, report.end_ns, BUCKETS)
-    x = (points.at_ns - zero) / 1e9
+    breaks = latency.pauses()
+    places = np.searchsorted(points.at_ns, breaks)
+    inside = (places > 0) & (places < len(points.at_ns))
+    breaks, places = breaks[inside], places[inside]
+    x = (np.insert(points.at_ns, places, breaks) - zero) / 1e9
+    largest, median = (np.insert(ns / 1e6, places, np.nan) for ns in (points.largest, points.median))
     ceiling = (latency.max_ns or 1_000_000) / 1e6 * 1.6
     return [
-        line("latency-median", x, points.median / 1e6, "latency-median", yaxis="y2", marker=dot("latency-median")),
-        line("latency", x, points.largest / 1e6, "latency", yaxis="y2", width=1.3, marker=dot("latency")),
+        line("latency-median", x, median, "latency-median", yaxis="y2", marker=dot("latency-median")),
+        line("latency", x, largest, "latency", yaxis="y2", width=1.3, marker=dot("latency")),
         {
             "type": "scatter",
             "mode": "markers",

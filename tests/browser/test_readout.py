@@ -6,6 +6,8 @@ from __future__ import annotations
 import pytest
 from places import ROOT
 
+from mburst.analysis.model import context
+
 S = 10**9
 BIN = S // 1000
 READ = """([lane, range, ns, wanted]) => {
@@ -99,3 +101,7 @@ def test_the_mean_of_a_step_with_a_pause_is_of_its_recorded_time(page):
     lane = lane_of([(0, S // 2), (3 * S // 2, 2 * S)], base)
     assert read(page, lane, S // 4, wanted=5)[0][2] == "mean 10 %"
     assert read(page, lane, S, wanted=5)[0][1:] == ["not recorded"]
+
+
+def test_pauses_of_probing_are_those_of_the_server(page):
+    assert page.evaluate("PAUSE") == context.PAUSE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import reportlib
 from places import ROOT
@@ -170,3 +171,15 @@ def test_every_region_that_scrolls_has_a_name():
     for path in (ROOT / "dashboards" / "templates").rglob("*.html"):
         for tag in re.findall(r'<div class="scroll"[^>]*>', path.read_text()):
             assert 'role="region"' in tag and re.search(r'aria-label(ledby)?="', tag), (path, tag)
+
+
+def test_the_line_of_latency_ends_where_probing_pauses(report):
+    second = 10**9
+    at = np.concatenate([np.arange(0, second, second // 50), np.arange(6 * second, 7 * second, second // 50)]) + START
+    ones = np.ones(len(at), np.int64)
+    path = replace(report.latency[0], at_ns=at, largest=20_000 * ones, median=20_000 * ones, n=ones, lost=0 * ones)
+    drawn = traces(figures.timeline(replace(report, latency=[path]), 0.5))
+    for trace in (drawn["latency"], drawn["latency-median"]):
+        gaps = [x for x, y in zip(trace.x, trace.y, strict=True) if y is None or np.isnan(y)]
+        assert len(gaps) == 1 and 1 < gaps[0] - (START - figures.origin(report)) / 1e9 < 6
+        assert len(trace.x) == len(at) + 1
