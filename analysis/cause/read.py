@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...quality import Quality
+from ..model import losses
 from ..model.stats import Floats, Whole
 from ..read.probes import STAMPS, sound
 from .evidence.switch import PortQueue
@@ -151,14 +152,25 @@ def read_port(
     recorded = [(float(recording["first_ns"] - origin), float(recording["end_ns"] - origin)) for recording in rows]
     first = rows[0]
     port = port_from_bins(lane, first["link_bps"], first["bin_ns"], chunks(), recorded, lossy, first["rack"])
-    [(dropped,)] = con.execute(  # of whole recordings
-        "SELECT coalesce(sum(dropped), 0) FROM recordings WHERE list_contains($recordings, recording_id)",
-        {"recordings": list({row["recording_id"] for row in rows})},
-    ).fetchall()
     repeated, marked = (places_with(con, column, rows, port, origin) for column in ("retransmits", "ce_packets"))
     signals = read_signals(con, port, chosen.get((*lane[:2], OTHER_WAY.get(lane[2], lane[2])), []), origin)
-    port = replace(port, repeated=repeated, marked=marked, dropped=int(dropped), signals=signals)
+    port = replace(
+        port,
+        repeated=repeated,
+        marked=marked,
+        dropped=dropped_by(con, {row["recording_id"] for row in rows}),
+        signals=signals,
+    )
     return replace(port, switch=lane, **end._asdict()) if end else port
+
+
+def dropped_by(con: duckdb.DuckDBPyConnection, recordings: set[str]) -> int:
+    """Returns the packets that the captures of RECORDINGS dropped, of whole captures, as far as that is known."""
+    captures = con.execute(
+        "SELECT DISTINCT capture_id FROM recordings WHERE list_contains($recordings, recording_id)",
+        {"recordings": list(recordings)},
+    ).fetchall()
+    return losses.summed(losses.by_capture(con), (capture for (capture,) in captures)).dropped
 
 
 def unsampled(

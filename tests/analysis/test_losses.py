@@ -8,6 +8,7 @@ from reportlib import gathered
 from storelib import write
 
 from mburst.__main__ import main
+from mburst.analysis.cause.read import dropped_by
 from mburst.dashboards.rack import tables
 from mburst.dashboards.rack import words as rack_words
 from mburst.dashboards.report.words import statements
@@ -103,6 +104,7 @@ def test_a_killed_recorder_dropped_at_least_what_its_gaps_have(store, capsys):
     assert set(lost_cells(store).values()) == {"at least 11"}
     [lost] = (one for one in rack_words.statements(report(store, length=DAY)) if "were lost" in one.head)
     assert lost.text.startswith("At least 11 packets on an interface, ")
+    assert dropped_by(store.connect(), {"run-in-"}) == 11, "investigations know as many"
     [line] = printed(store, capsys)
     assert "at least 11 packets were dropped: counts are lower bounds" in line
 
