@@ -27,7 +27,8 @@ Exit codes:
 - 130: interrupted by Ctrl-C, SIGTERM or SIGHUP (its terminal was closed); no temporary file is left
 
 A verb that runs until a signal ends with 130 by Ctrl-C, and with 0 by SIGTERM or SIGHUP. `nohup` makes every verb
-ignore SIGHUP.
+ignore SIGHUP. A pipe whose reader is gone, as in `mburst bursts store | head`, is no failure: a long list ends, all
+other work goes on, and the exit code is that of the work.
 """
 
 

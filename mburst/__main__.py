@@ -25,9 +25,6 @@ def main(argv: list[str] | None = None) -> int:
             raise
         printing.write_all()
         return code
-    except BrokenPipeError:  # the reader of the output is gone: `mburst bursts … | head`
-        printing.give_up()
-        return 0
     except KeyboardInterrupt:
         return _interrupted()
     except Exception as error:

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from ..columns import aligned, widths_of
 from ..names import cell, seen_json, shown
+from ..process.printing import read_rows
 
 ALIGNED = 1000  # number of rows that determine the widths of a table
 LISTED = 3  # entries of a list in a cell of a table
@@ -50,7 +51,7 @@ def write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextI
 def write_json_objects(objects: Iterable[str], out: TextIO) -> None:
     """Write a JSON list of objects that are already JSON."""
     before = "["
-    for one in objects:
+    for one in read_rows(objects):
         out.write(f"{before}\n{seen_json(one)}")
         before = ","
     out.write("[]\n" if before == "[" else "\n]\n")
@@ -67,7 +68,7 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO
     writer = csv.writer(_UnixLines(out), lineterminator="\r\n")  # so that a lone CR is quoted
     see = shown if out.isatty() else str
     writer.writerow(see(cell(column)) for column in columns)  # columns may be names from a store, through PIVOT
-    for row in rows:
+    for row in read_rows(rows):
         writer.writerow(
             [
                 see(cell(value))
@@ -103,7 +104,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: Text
     cells = [[_cell(value) for value in row] for row in first]
     heads = list(map(shown, columns))
     widths = widths_of([heads, *cells])
-    for line in chain([heads], cells, _cells(source)):
+    for line in read_rows(chain([heads], cells, _cells(source))):
         out.write(aligned(line, widths, right) + "\n")
 
 

@@ -1,5 +1,5 @@
-"""Standard output and standard error: errors about standard output name it, and long-running commands survive the loss
-of its reader, and do not wait for it."""
+"""Standard output and standard error: errors about standard output name it, and commands survive the loss of its
+reader; long-running ones do not wait for it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import io
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EIO
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, TextIO, TypeVar
 
 from ..messages import print_message
 from . import interrupting, unread
 
 NAME = "standard output"
+Row = TypeVar("Row")
 
 
 class _Reader:
     """The state of this process; there is only one."""
 
     outlived = False
+    left = False  # whether the reader of the pipe behind standard output is gone
     outputs: ClassVar[list[_StandardStream]] = []  # all that a thread may write
 
 
@@ -71,11 +73,12 @@ class _Output(_StandardStream):
         try:
             return super().write_now(data)
         except OSError as error:
-            is_unread = isinstance(error, BrokenPipeError) or (error.errno == EIO and self._is_terminal)
-            if is_unread and _Reader.outlived:
+            if isinstance(error, BrokenPipeError):  # no failure: the exit code is that of the verb's work
+                _Reader.left = True
                 return len(data)
-            if not isinstance(error, BrokenPipeError):  # a pipe without a reader is no failure
-                error.filename = NAME
+            if error.errno == EIO and self._is_terminal and _Reader.outlived:
+                return len(data)
+            error.filename = NAME
             raise
 
     def report(self, lines: int) -> bytes:
@@ -124,11 +127,20 @@ def _through(make: Callable[[int], io.FileIO], given: TextIO) -> TextIO:
     )
 
 
+def read_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yields ROWS until the reader of standard output is gone: a verb with many rows then ends early, with the exit
+    code of its work up to there."""
+    for row in rows:
+        if _Reader.left:
+            return
+        yield row
+
+
 @contextmanager
 def without_waiting() -> Iterator[None]:
     """In this context, output does not wait for its reader (mburst/process/unread.py). From now on, also after it,
-    discard output that nobody can read any more (a pipe without a reader, a closed terminal) without an error: the
-    process continues, and its exit code is that of its work."""
+    discard output to a closed terminal without an error, as always to a pipe without a reader: the process continues,
+    and its exit code is that of its work."""
     _Reader.outlived = True
     with unread.without_waiting():
         yield

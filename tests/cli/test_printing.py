@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ports import free_port
+from storelib import sealed_files, write
 from waiting import wait_for
 
 from mburst.sql import StoreFolder
@@ -70,6 +71,36 @@ def test_a_reader_that_stops_reading_is_no_failure(store):
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait(60) == 0
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "each line at once"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "STORE"],
+        ["status", "STORE", "--json"],
+        ["check", "STORE"],
+        ["bursts", "STORE"],
+        ["sql", "STORE", "SELECT unnest(range(200000)) FROM (SELECT count(*) FROM bins)"],
+        ["sql", "STORE", "SELECT unnest(range(200000)) FROM (SELECT count(*) FROM bins)", "--csv"],
+        ["fleet", "status", "nowhere"],
+    ],
+    ids=" ".join,
+)
+def test_a_failure_without_a_reader_keeps_its_exit_code(words, unbuffered, tmp_path):
+    """A monitor that pipes the output must see it."""
+    store = StoreFolder.create(tmp_path / "store")
+    write(store, "bins", {"ts_ns": 1_700_000_000_000_000_000})
+    store.seal()
+    [file] = sealed_files(store, "bins")
+    file.write_bytes(file.read_bytes()[:-5])
+    command = [*MBURST, *(str(store.path) if word == "STORE" else word for word in words)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    variables = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, env=variables) as process:
+        os.close(writing)
+        assert process.stderr and b"Traceback" not in process.stderr.read() and process.wait(60) == 1
 
 
 LASTING = [
