@@ -99,7 +99,8 @@ def checked_duration(ns: int, text: object) -> int:
 
 
 def parse_rate(text: str) -> int:
-    """Returns the bits per second of "1G", "25Gbps", "100Mbit/s". Raises UsageError, also below LEAST_LINK_BPS."""
+    """Returns the bits per second of "1G", "25Gbps", "100Mbit/s", "9600bps"; the unit is required. Raises UsageError,
+    also below LEAST_LINK_BPS."""
     value, unit = _split(text, "link speed", _RATES)
     prefix = re.sub(r"(bps|bit/s|bit|b/s)$", "", unit.lower())
     if prefix in _DECIMAL and value * _DECIMAL[prefix] < LEAST_LINK_BPS:
@@ -107,6 +108,8 @@ def parse_rate(text: str) -> int:
         is_valid = not unit and meant >= LEAST_LINK_BPS and meant.denominator == 1
         hint = f"write it with a unit, such as {text.strip()}G" if is_valid else f"examples: {_RATES}"
         raise too_slow(repr(text[:SHOWN]), hint)
+    if not unit:
+        raise UsageError(f"invalid link speed {text[:SHOWN]!r}: no unit", f"examples: {_RATES}")
     if prefix not in _DECIMAL or (rate := value * _DECIMAL[prefix]).denominator != 1 or rate > MOST:
         raise UsageError(f"invalid link speed {text[:SHOWN]!r}", f"examples: {_RATES}")
     return int(rate)
@@ -118,9 +121,11 @@ def too_slow(speed: str, hint: str) -> UsageError:
 
 
 def parse_size(text: str) -> int:
-    """Returns the bytes of "65536", "4MB" or "64MiB". k, M, G and T are powers of 1000; Ki, Mi, Gi and Ti are powers of
-    1024 (IEC 80000-13); the B is optional. Raises UsageError."""
+    """Returns the bytes of "65536B", "4MB", "64MiB" or "20G"; the unit is required. k, M, G and T are powers of 1000;
+    Ki, Mi, Gi and Ti are powers of 1024 (IEC 80000-13), with or without the B. Raises UsageError."""
     value, unit = _split(text, "size", SIZES)
+    if not unit and value:
+        raise UsageError(f"invalid size {text[:SHOWN]!r}: no unit", f"examples: {SIZES}")
     factor = {**_DECIMAL, **_BINARY}.get(unit.lower().removesuffix("b"))
     if factor is None or (size := value * factor).denominator != 1 or not 0 < size <= MOST:
         raise UsageError(f"invalid size {text[:SHOWN]!r}", f"examples: {SIZES}")

@@ -62,7 +62,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="utilization from which on a bin may be a burst (default: 25%%)",
     )
     what.add_argument(
-        "--size", type=values.size, metavar="BYTES", help="maximum size of the store, such as 20G (default: any size)"
+        "--size", type=values.size, metavar="SIZE", help="maximum size of the store, such as 20G (default: any size)"
     )
     parser.add_argument(
         "--every", type=values.duration, metavar="TIME", help="compact again each TIME, such as 1h, until Ctrl-C"

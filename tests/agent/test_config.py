@@ -104,8 +104,10 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
     words = parser.parse_args([word for name, value in given.items() for word in (f"--{name}", value)])
     [report] = read(BASE + REPORT + "".join(f'{name} = "{value}"\n' for name, value in given.items())).reports
     assert report.definition == definition_of(words) == BurstDefinition(10**6, 0.8, 0.3, 4 * 10**6, 2 * 10**6, 10**10)
-    [report] = read(BASE + REPORT + "threshold = 0.8\nlink = 1000000000\n").reports
-    assert (report.definition.threshold, report.definition.link_bps) == (0.8, 10**9)
+    [report] = read(BASE + REPORT + "threshold = 0.8\n").reports
+    assert report.definition.threshold == 0.8
+    with pytest.raises(UsageError, match="invalid link speed '1000000000': no unit"):
+        read(BASE + REPORT + "link = 1000000000\n")
     [report] = read(BASE + REPORT).reports
     assert report.definition == definition_of(parser.parse_args([])) == BurstDefinition()
 

@@ -228,7 +228,7 @@ def test_a_duration_counts_from_the_newest_data_of_any_kind(unrecorded: Asked, t
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("1GB", 10**9), ("4MB", 4 * 10**6), ("500kB", 500_000), ("64MiB", 2**26), ("1GiB", 2**30), ("65536", 65536)],
+    [("1GB", 10**9), ("4MB", 4 * 10**6), ("500kB", 500_000), ("64MiB", 2**26), ("1GiB", 2**30), ("65536B", 65536)],
 )
 def test_a_size_is_the_same_for_every_option(text: str, size: int) -> None:
     assert parse_size(text) == size

@@ -224,7 +224,7 @@ def test_a_killed_recorder_leaves_nothing_attached_and_a_gap_for_each(two, tmp_p
 
 def test_a_full_disk_makes_a_gap_for_each_interface(two, tmp_path):
     with tmpfs(tmp_path / "disk", "size=600k") as disk:
-        with recording(two, disk / "s", backend="ebpf", reserve="1", bin="10us") as failures:
+        with recording(two, disk / "s", backend="ebpf", reserve="1B", bin="10us") as failures:
             while not failures:
                 for lab in two:
                     many_senders(lab, 2000)

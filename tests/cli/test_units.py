@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mburst.__main__ import main
 from mburst.api.options import duration_ns, rate_bps, size_bytes
 from mburst.errors import UsageError
 from mburst.telemetry.gnmi.durations import parse_go_duration
@@ -63,7 +66,7 @@ def test_invalid_durations_are_refused(text: str) -> None:
         ("25Gbps", 25 * 10**9),
         ("100Mbit/s", 10**8),
         ("2.5g", 2_500_000_000),
-        ("9600", 9600),
+        ("9600bps", 9600),
         ("1 Tb/s", 10**12),
     ],
 )
@@ -115,7 +118,7 @@ def test_an_implausible_link_speed_is_refused(speed: str | int, remedy: str) -> 
         with pytest.raises(UsageError, match=r"^invalid link speed '?[0-9.a-z]+'?: less than 1 kb/s$") as refused:
             ask(speed)  # type: ignore[arg-type]
         assert refused.value.hint == remedy
-    assert rate_bps(1000) == rate_bps("1000") == parse_rate("1k") == 1000
+    assert rate_bps(1000) == rate_bps("1000bps") == parse_rate("1k") == 1000
 
 
 @pytest.mark.parametrize("text", ["9" * 5000 + "{}", "0." + "9" * 5000 + "{}", "9" * 330 + "{}", "9" * 25 + "{}"])
@@ -131,7 +134,7 @@ def test_numbers_beyond_64_bits_are_refused_in_a_short_line(text: str) -> None:
 
 def test_the_limits_of_durations_rates_and_sizes() -> None:
     assert parse_duration("36525d") == duration_ns(LONGEST_NS) == LONGEST_NS
-    assert parse_rate(str(MOST)) == parse_size(str(MOST)) == MOST
+    assert parse_rate(f"{MOST}bps") == parse_size(f"{MOST}B") == MOST
     for too_much in (lambda: parse_duration("36525.1d"), lambda: duration_ns(LONGEST_NS + 1)):
         with pytest.raises(UsageError, match="longer than 100 years"):
             too_much()
@@ -243,7 +246,7 @@ def test_one_is_singular() -> None:
     assert format_count(2, "query", "queries") == "2 queries"
 
 
-UNITS = {"": 1, "B": 1, "k": 10**3, "kB": 10**3, "MB": 10**6, "g": 10**9, "GB": 10**9, "T": 10**12,
+UNITS = {"B": 1, "b": 1, "k": 10**3, "kB": 10**3, "MB": 10**6, "g": 10**9, "GB": 10**9, "T": 10**12,
          "K": 10**3, "Ki": 2**10, "KiB": 2**10, "MiB": 2**20, "gib": 2**30, "TiB": 2**40}  # fmt: skip
 
 
@@ -259,3 +262,31 @@ def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="size") as failure:
         parse_size(text)
     assert failure.value.hint == "examples: 4MB (4,000,000 bytes) or 4MiB (4,194,304 bytes)"
+
+
+@pytest.mark.parametrize("text", ["20", "1000", "65536", " 20 ", "10000000000"])
+def test_a_number_without_a_unit_is_no_size_and_no_link_speed(text: str) -> None:
+    """`--size 20` for 20 GB would be 20 bytes, and `--link 10000` for the Mb/s of ethtool 10 kb/s. Integers of Python
+    have the documented unit."""
+    for parse, examples in ((parse_size, "4MB"), (parse_rate, "25G"), (size_bytes, "4MB"), (rate_bps, "25G")):
+        with pytest.raises(UsageError, match=r"^invalid ") as refused:
+            parse(text)
+        assert examples in refused.value.hint or refused.value.hint == "write it with a unit, such as 20G"
+    assert rate_bps(10_000) == 10_000 and size_bytes(20) == 20
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "compact STORE --size",
+        "record lo -o STORE --ring",
+        "record lo -o STORE --reserve",
+        "record lo -o STORE --keep-packets",
+        "bursts STORE --link",
+        "what-if STORE --buffer",
+        "canary 127.0.0.1 --plan --link 10G --size",
+    ],
+)
+def test_options_refuse_a_number_without_a_unit(words: str, tmp_path: Path, capfd: Any) -> None:
+    assert main([*words.replace("STORE", str(tmp_path)).split(), "20000"]) == 2
+    assert ": no unit (examples: " in capfd.readouterr().err

@@ -46,7 +46,7 @@ def recorded(
     case = simulate(Scenario(**{"rounds": 4} | how))
     folder = tmp_path_factory.mktemp("case")
     capture, store = case.write(folder)["cache"], folder / "store"
-    words = ["--link", str(case.scenario.link_bps), "--bin", f"{min(width_ns // US, 100)}us"]
+    words = ["--link", f"{case.scenario.link_bps}bps", "--bin", f"{min(width_ns // US, 100)}us"]
     assert main(["record", str(capture), "-o", str(store), *words]) == 0
     return case, width_ns, store
 

@@ -42,7 +42,7 @@ def investigated(recording: RecordedExperiment, probes: str, capsys: pytest.Capt
     """Returns the answer about one file of probes, from the capture and the switch's windows. Rounds are 300 ms apart:
     a pause of some milliseconds of the machine, which plays all hosts, does not end one."""
     capsys.readouterr()
-    words = ["investigate", str(recording.capture), "--link", str(recording.link_bps), "--host", "cache", "--probes",
+    words = ["investigate", str(recording.capture), f"--link={recording.link_bps}bps", "--host", "cache", "--probes",
              str(one_way(recording, probes)), "--queues", str(depths(recording)), "--join", "5ms",
              "--json"]  # fmt: skip
     assert main(words) == 0

@@ -203,7 +203,7 @@ def test_a_full_disk_while_recording(lab: Lab, sender: Path, tmp_path: Path) -> 
     --reserve first."""
     with tmpfs(tmp_path / "disk", "size=600k") as disk:
         before = counter(lab)
-        recorder = Recorder(lab, disk / "s", "--reserve", "1").begun()
+        recorder = Recorder(lab, disk / "s", "--reserve", "1B").begun()
         with sending(lab, sender):
             error = recorder.end(None)
             *before_it, failure = error.splitlines()
