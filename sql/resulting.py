@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from . import lockdown, openable, views
 from .catalogue import bare
 from .named import set_variables
-from .tables import ATTACHED, partition_sql
+from .tables import ATTACHED, NEAR_TABLES, columns, partition_sql
 
 if TYPE_CHECKING:
     import duckdb
@@ -68,10 +68,11 @@ def connect(
     inventory: pa.Table,
     divided: Iterable[tuple[str, str]] = (),
 ) -> duckdb.DuckDBPyConnection:
-    """Returns a database with the tables FILES, each of one or more files (those of switch ports, `port_…`, also of
-    none); ASKED, the requested span of time (Unix ns); and INVENTORY (rack, host, service, address: VARCHAR; added_ns,
-    removed_ns: BIGINT; each host once). For DIVIDED dates and racks, the files of `contention` have no row: it is
-    computed from `bursts`, `coverage` and the tables of switch ports. The database reads FILES and nothing else."""
+    """Returns a database with the tables FILES, each of one or more files (those of switch ports, `port_…`, and those
+    near bursts, also of none); ASKED, the requested span of time (Unix ns); and INVENTORY (rack, host, service,
+    address: VARCHAR; added_ns, removed_ns: BIGINT; each host once). For DIVIDED dates and racks, the files of
+    `contention` have no row: it is computed from `bursts`, `coverage` and the tables of switch ports. The database
+    reads FILES and nothing else."""
     connection = views.unlocked(bare(), {})
     connection.execute("CREATE TABLE defined.result_files (name VARCHAR, file VARCHAR, date VARCHAR, rack VARCHAR)")
     views.note_paths(connection, [str(file.path) for found in files.values() for file in found])
@@ -87,7 +88,7 @@ def connect(
     )
     for table, found in files.items():
         view = "defined.contention" if table == "contention" else table
-        rows = _rows_of(named[table]) if found else _no_port(table)
+        rows = _rows_of(named[table]) if found else _no_near(table) if table in NEAR_TABLES else _no_port(table)
         connection.execute(f"CREATE VIEW {view} AS {rows}")
     _create_contention(connection, sorted(divided))
     connection.execute("CREATE TABLE asked (since_ns BIGINT, until_ns BIGINT)")
@@ -129,6 +130,14 @@ def _no_port(table: str) -> str:
     """A SELECT without rows, with the columns that TABLE has for switch ports."""
     more = ", ".join(f"CAST(NULL AS VARCHAR) AS {column}" for column in ATTACHED)
     return f"SELECT *, {more} FROM {table.removeprefix('port_')} WHERE false"
+
+
+def _no_near(table: str) -> str:
+    """A SELECT without rows, with the columns of TABLE, the rows near bursts. Integers are signed, as in files."""
+    wider = {"UINTEGER": "BIGINT", "USMALLINT": "INTEGER"}
+    typed = {column.name: wider.get(column.type, column.type) for column in columns(table.removeprefix("port_"))}
+    typed = {"date": "VARCHAR", "rack": "VARCHAR", **typed}
+    return f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind in typed.items())} WHERE false"
 
 
 def _rows_of(names: Iterable[str]) -> str:

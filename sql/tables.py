@@ -25,6 +25,7 @@ LISTING = [
 ]  # fmt: skip
 
 RECORDED = ("bins", "sources")  # tables whose rows need a row of `recordings`
+NEAR_TABLES = (*RECORDED, "port_bins")  # results of a fleet: the rows near bursts, if they were shipped
 
 # Columns that rows of switch ports have in addition to those of hosts: partition/of_ports.sql.
 ATTACHED = ("attached_host", "attached_interface")

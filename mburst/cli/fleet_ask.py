@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Query the results of `mburst fleet detect`: by the name or number of a question, or by SQL (of DuckDB)
 that only reads. Without a question, list the questions. Each file is verified by its SHA-256 before it is read;
-damaged files are named and left out, and missing or undetected data are stated. Exit code 0: nothing is damaged or
-undetected; 1: something is."""
+damaged files are named and left out, and missing or undetected data are stated, as are days of which not all had
+arrived. Exit code 0: nothing is damaged or undetected; 1: something is."""
 
 
 def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -65,7 +65,7 @@ def days_of(arguments: argparse.Namespace) -> AskedDays:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a query, or list the named ones."""
-    from ..fleet.asking import opened
+    from ..fleet.asking import near_tables, opened
     from ..fleet.inventory import read_inventory
     from ..fleet.target import open_target
     from ..sql import questions
@@ -81,8 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
     query = questions.text(arguments.query) if is_name else arguments.query
     days = days_of(arguments)
     inventory = read_inventory(arguments.inventory)
-    with opened(open_target(arguments.results), days, inventory, arguments.scratch) as found, readable(found.con):
-        for line in [*map(str, found.damaged), *found.lacks]:
+    near = [] if is_name else near_tables(query)
+    results = open_target(arguments.results)
+    with opened(results, days, inventory, arguments.scratch, near) as found, readable(found.con):
+        for line in [*map(str, found.damaged), *found.lacks, *found.incomplete(days), *found.lacks_near(near, days)]:
             print_message(line)
         statements = check(found.con, query)
         if len(statements) != 1:

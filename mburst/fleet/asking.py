@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,8 @@ from .. import temporary
 from ..agent.schedule.reports import last_period
 from ..errors import MburstError, UsageError
 from ..sql import resulting
-from ..units import NS_PER_DAY
+from ..sql.tables import NEAR_TABLES
+from ..units import NS_PER_DAY, format_count
 from .inventory import HostOf
 from .plan import date_of, day_of, start_of
 from .receipts import shipped_until
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 MOST_DAYS = 366  # most days of one query
 BACK_DAYS = 7  # number of earlier days with which the queried days are compared
 _THREADS = 16
+_NAMED = 5  # most names in a line
 
 
 class AskedDays(NamedTuple):
@@ -94,6 +97,40 @@ class FleetDatabase(NamedTuple):
         """A line for each part without a result."""
         return [*(f"{name}: not detected" for name in self.undetected), *(f"no results of {of}" for of in self.dates)]
 
+    def incomplete(self, days: AskedDays) -> Iterator[str]:
+        """Yields a line for each partition of DAYS of which not all had arrived when it was detected."""
+        for record in self.records:
+            if record.date in days.dates and not record.complete:
+                late = [f"host {host}" for host in sorted(record.behind)]
+                lacking = _some([*late, *record.missing]) or "not all"
+                yield f"{record.name}: incomplete: when it was detected, not all had arrived: {lacking}"
+
+    def lacks_near(self, tables: Iterable[str], days: AskedDays) -> Iterator[str]:
+        """Yields a line for each of TABLES, some of NEAR_TABLES, that partitions of DAYS lack."""
+        for table in tables:
+            asked = [record for record in self.records if record.date in days.dates and _may_have(record, table)]
+            lacking = [str(record.name) for record in asked if table not in record.sha256]
+            if lacking:
+                of = f"{len(lacking):,} of {format_count(len(asked), 'partition')}"
+                yield f"{table}: missing in {of}: {_some(lacking)} (`mburst ship --level hot` ships them)"
+
+
+def _may_have(record: PartitionRecord, table: str) -> bool:
+    """Whether the rows near bursts of a partition can have TABLE."""
+    return record.switch_ports > 0 if table == "port_bins" else True
+
+
+def _some(names: Sequence[str]) -> str:
+    """Returns the first NAMES, and the number of others."""
+    more = [f"{len(names) - _NAMED:,} more"] if len(names) > _NAMED else []
+    return ", ".join([*names[:_NAMED], *more])
+
+
+def near_tables(query: str) -> list[str]:
+    """Returns those of NEAR_TABLES that QUERY, in SQL, may name."""
+    words = {word.lower() for word in re.findall(r"\w+", query)}
+    return [table for table in NEAR_TABLES if table in words]
+
 
 def last_days(span: str, now_ns: int) -> AskedDays:
     """Returns the last whole days (UTC): `day`, `week` (from Monday), or a number of days such as `7d`. Raises
@@ -108,17 +145,22 @@ def last_days(span: str, now_ns: int) -> AskedDays:
 
 @contextmanager
 def opened(
-    results: FleetTarget, days: AskedDays, inventory: Iterable[HostOf] = (), scratch: str | None = None
+    results: FleetTarget,
+    days: AskedDays,
+    inventory: Iterable[HostOf] = (),
+    scratch: str | None = None,
+    near: Sequence[str] = (),
 ) -> Iterator[FleetDatabase]:
-    """Yields the results of DAYS and of the BACK_DAYS before them. Results in a bucket are copied for this time to a
-    folder below SCRATCH (None: the folder of temporary files). Raises MburstError if there are no results of DAYS."""
+    """Yields the results of DAYS and of the BACK_DAYS before them, with the tables NEAR of NEAR_TABLES. Results in a
+    bucket are copied for this time to a folder below SCRATCH (None: the folder of temporary files). Raises MburstError
+    if there are no results of DAYS."""
     listed = list(inventory)
     records, undetected, unread = _records(results, days)
     there = {*undetected, *(of.name for of in records), *(of.name for of in unread)}
     dates, absent = _absent(results, days, there, listed)
     undetected = sorted([*undetected, *absent], key=lambda name: (name.date, name.rack, name.host or ""))
     with temporary.folder("mburst-fleet-", scratch) as folder, ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(lambda record: _files(results, record, Path(folder)), records))
+        found = list(pool.map(lambda record: _files(results, record, Path(folder), near), records))
         sound = [(record, files) for record, files in zip(records, found, strict=True) if not isinstance(files, str)]
         if not {record.date for record, _ in sound} & {*days.dates}:
             asked = " to ".join(dict.fromkeys((days.dates[0], days.dates[-1])))
@@ -133,7 +175,7 @@ def opened(
                 for record, files in sound
                 if table in files
             ]
-            for table in (*TABLES, *PORT_TABLES)
+            for table in (*TABLES, *PORT_TABLES, *near)
         }
         divided = {(record.date, record.rack) for record, _ in sound if record.host is not None}
         con = resulting.connect(tables, (days.since_ns, days.until_ns), _table(listed), divided)
@@ -214,12 +256,12 @@ def _once(record: PartitionRecord, whole: Collection[tuple[str, str]]) -> Partit
     return DamagedPartition(name, f"{name}: {why} (remove {other.record_key} and {other.plan_key}, and detect again)")
 
 
-def _files(results: FleetTarget, record: PartitionRecord, folder: Path) -> dict[str, Path] | str:
-    """Returns the files of a partition by table, verified by the SHA-256 in RECORD, or the reason why one cannot be
-    used."""
+def _files(results: FleetTarget, record: PartitionRecord, folder: Path, near: Sequence[str]) -> dict[str, Path] | str:
+    """Returns the files of a partition by table, those of NEAR only if it has them, verified by the SHA-256 in RECORD,
+    or the reason why one cannot be used."""
     found = {}
     remedy = f"(remove {record.name.record_key}, and detect again)"
-    for table in record.tables:
+    for table in (*record.tables, *(of for of in near if of in record.sha256)):
         key = record.name.key(table)
         try:
             path = _local(results, key, folder)

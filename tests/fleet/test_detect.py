@@ -155,7 +155,7 @@ def test_bins_without_their_recording_are_an_error(target: Path, tmp_path: Path)
     assert len(found.outcomes) == 3 and not files(tmp_path / "results")
 
 
-def test_hosts_that_are_behind_are_stated(target: Path, tmp_path: Path) -> None:
+def test_hosts_that_are_behind_are_stated(target: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     expected = {HostOf("r1", "a"), HostOf("r1", "never"), HostOf("r9", "alone")}
     found = detected(target, tmp_path, DATES[0], inventory=expected)
     assert [str(name) for name in found.incomplete] == ["2026-11-20 rack r1", "2026-11-20 rack r9"]
@@ -164,6 +164,11 @@ def test_hosts_that_are_behind_are_stated(target: Path, tmp_path: Path) -> None:
     lacking = {(row["rack"], row["host"]): row for row in rows(tmp_path, "incomplete")}
     assert set(lacking) == {("r1", "never"), ("r9", "alone")}
     assert lacking["r1", "never"]["behind_ns"] is None and lacking["r1", "never"]["day_ns"] == START
+    assert main(["fleet", "ask", str(tmp_path), "worst_hosts", "--day", DATES[0]]) == 0
+    assert capfd.readouterr().err.splitlines() == [
+        f"mburst: {DATES[0]} rack {rack}: incomplete: when it was detected, not all had arrived: host {host}"
+        for rack, host in (("r1", "never"), ("r9", "alone"))
+    ]
     later = detected(target, tmp_path / "later", "2026-11-22")
     behind = {row["behind_ns"] for row in rows(tmp_path / "later", "incomplete")}
     assert behind and None not in behind and all(0 <= of <= DAY for of in behind)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from racklib import DAY, HOUR, START, fill
 
+from mburst.__main__ import main
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.fleet.receipts import read_receipts
 from mburst.fleet.ship import Shipped, ShipSettings
@@ -99,6 +101,37 @@ def test_rows_are_those_of_a_loop_over_all(
     sent(ship_bursts(store, target, replace(HOT, definition=definition)))
     for table in ("bins", "sources"):
         assert arrived(target, table) == near(store, table, START + 2 * DAY, definition)
+
+
+def test_a_query_reads_the_rows_near_bursts_and_names_hosts_without_them(
+    small: StoreFolder, target: FleetTarget, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def ask(query: str) -> tuple[list[str], str]:
+        day = str(np.datetime64(START, "ns").astype("datetime64[D]"))
+        assert main(["fleet", "ask", target.name, query, "--day", day, "--csv"]) == 0
+        out, err = capfd.readouterr()
+        return out.split()[1:], err
+
+    sent(ship_bursts(small, target, BURSTS))
+    for table in ("bins", "sources"):
+        assert ask(f"SELECT count(*), max(ts_ns) FROM {table}")[0] == ["0,"]
+    typed = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name IN ('bins', 'sources')"
+    typed += " AND schema_name = 'main'"
+    lacking = (
+        "mburst: bins: missing in 1 of 1 partition: 2026-11-20 rack r1 host a (`mburst ship --level hot` ships them)"
+    )
+    assert ask("SELECT count(*) FROM Bins") == (["0"], f"{lacking}\n")
+    empty = ask(typed)[0]
+    sent(ship_bursts(small, target, HOT))
+    for table in ("bins", "sources"):
+        assert ask(f"SELECT count(*) FROM {table} WHERE rack = 'r1'") == (
+            [str(len(rows(Path(target.name), table)))],
+            "",
+        )
+    of_ports = ask("SELECT count(*) FROM port_bins")
+    assert of_ports == (["0"], "")
+    full = ask(typed)[0]
+    assert sorted(full) == sorted(empty)
 
 
 @pytest.fixture
