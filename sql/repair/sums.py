@@ -1,4 +1,5 @@
-"""Compares the sums of bins and senders with the totals of their recordings."""
+"""Compares the sums of bins and senders with the totals of their recordings. Recordings of switch ports (backend
+`otlp`) have no senders."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ sent AS (SELECT recording_id, sum(packets) AS packets, sum(bytes) AS bytes FROM 
 thinned_senders AS (SELECT DISTINCT recording_id, true AS is_thinned FROM thinned)
 SELECT r.recording_id, r.host,
        [r.packets, r.bytes, r.wire_bytes] ||
-           CASE WHEN is_thinned THEN [] ELSE [r.packets - unattributed_packets, r.bytes - unattributed_bytes] END,
+           CASE WHEN is_thinned OR r.backend = 'otlp' THEN []
+               ELSE [r.packets - unattributed_packets, r.bytes - unattributed_bytes] END,
        [coalesce(value, 0) FOR value IN
         [counted.packets, counted.bytes, counted.wire_bytes, sent.packets, sent.bytes]]
 FROM recordings r LEFT JOIN counted USING (recording_id) LEFT JOIN sent USING (recording_id)

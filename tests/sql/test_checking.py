@@ -212,6 +212,21 @@ def test_deep_compares_sums_with_totals(store: StoreFolder, capsys: Any) -> None
     assert "recording run-1 of host cache-1: 21 bytes in bins, and the recording says 20" in capsys.readouterr().out
 
 
+def test_deep_expects_no_senders_of_a_switch_port(store: StoreFolder, capsys: Any) -> None:
+    """OTLP counts bytes only. Bytes that its bins lack are still found."""
+    port = {"host": "tor1", "interface": "Ethernet0", "recording_id": "port-1"}
+    counted = {"packets": 0, "bytes": 30, "wire_bytes": 40}
+    write(store, "recordings", {**port, **counted, "backend": "otlp", "start_ns": T0, "end_ns": T0 + DAY})
+    write(store, "bins", {**port, **counted, "ts_ns": T0})
+    assert main(["check", str(store.path), "--deep", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["recordings_compared"] == 2
+    assert main(["repair", str(store.path)]) == 0
+    capsys.readouterr()
+    write(store, "bins", {**port, "ts_ns": T0 + 5, "bytes": 1, "packets": 0})
+    assert main(["check", str(store.path), "--deep"]) == 1
+    assert "recording port-1 of host tor1: 31 bytes in bins, and the recording says 30" in capsys.readouterr().out
+
+
 def test_deep_compares_sums_once_damaged_files_are_set_aside(store: StoreFolder, capsys: Any) -> None:
     flip(next(path for path in sealed_files(store, "bins") if "cache-1" in path.name), 50)
     assert main(["check", str(store.path), "--deep", "--json"]) == 1
