@@ -34,7 +34,8 @@ class Schedule:
         self._count = count
         self._poisson = poisson
         self._rng = rng
-        self._next = [(begin_ns + self._gap * place / len(targets), place, 0) for place in range(len(targets))]
+        first = [(begin_ns + self._gap * place / len(targets), place, 0) for place in range(len(targets))]
+        self._next = [upcoming for upcoming in first if not self._is_beyond(upcoming)]
         heapify(self._next)
 
     @property
@@ -47,10 +48,16 @@ class Schedule:
         upcoming, draw = self._next, self._rng.expovariate
         while upcoming and upcoming[0][0] <= until_ns:
             at, place, number = upcoming[0]
-            if (self._end_ns is not None and at >= self._end_ns) or number == self._count:
-                heappop(upcoming)
-                continue
             paths = self._targets[place]
             due.extend((int(at), paths[number % len(paths)]))
             gap = draw(self._rate) * NS_PER_S if self._poisson else self._gap
-            heapreplace(upcoming, (at + gap, place, number + 1))
+            following = (at + gap, place, number + 1)
+            if self._is_beyond(following):  # leaves at once: its next time may be an hour away
+                heappop(upcoming)
+            else:
+                heapreplace(upcoming, following)
+
+    def _is_beyond(self, upcoming: tuple[float, int, int]) -> bool:
+        """Whether a probe, by its time, target and number, is not sent any more."""
+        at, _, number = upcoming
+        return (self._end_ns is not None and at >= self._end_ns) or number == self._count
