@@ -80,7 +80,7 @@ def _part_lines(parts: PartsStatus) -> Iterator[str]:
 
 
 def _print_store(store: StoreStatus) -> None:
-    disk, now = store.disk, store.now_ns
+    disk = store.disk
     packets = f", and {format_bytes(disk.packets_bytes)} of packets" if disk.packets_bytes else ""
     print_lines(
         f"store {store.store}: {format_bytes(disk.store_bytes)} in {format_count(disk.files, 'file')}, "
@@ -91,13 +91,13 @@ def _print_store(store: StoreStatus) -> None:
             f"set aside by `mburst repair`: {format_count(disk.aside_files, 'file')} in {store.store}/damaged, "
             f"{format_bytes(disk.aside_bytes)}: {_ASIDE}"
         )
-    print_lines(f"last sealed: {_ago(now, disk.sealed_ns) if disk.sealed_ns else 'never'}")
+    print_lines(f"last sealed: {_ago(store, disk.sealed_ns) if disk.sealed_ns else 'never'}")
     for table, newest_ns in sorted(store.newest.items()):
-        print_lines(f"newest of {table}: {_ago(now, newest_ns)}")
+        print_lines(f"newest of {table}: {_ago(store, newest_ns)}")
     rows = sorted(store.interfaces, key=lambda one: one.newest_ns or 0)
     if rows:
         print_lines("")
-        write_table(COLUMNS, [_row(one, now) for one in rows[:MOST]], sys.stdout)
+        write_table(COLUMNS, [_row(one, store) for one in rows[:MOST]], sys.stdout)
         if len(rows) > MOST:
             print_lines(f"and {len(rows) - MOST:,} more, with newer data")
     print_lines("")
@@ -113,8 +113,8 @@ def _space(store: StoreStatus) -> str:
     return left if store.full_in_days is None else f"{left}, {full_in(store.full_in_days)}"
 
 
-def _row(one: InterfaceState, now_ns: int) -> tuple[Any, ...]:
-    newest = "none" if one.newest_ns is None else _ago(now_ns, one.newest_ns)
+def _row(one: InterfaceState, store: StoreStatus) -> tuple[Any, ...]:
+    newest = "none" if one.newest_ns is None else _ago(store, one.newest_ns)
     state = "–" if one.ended is None else one.ended or "recording"
     return one.rack, one.host, one.interface, one.direction, state, newest, one.gaps, _missed(one)
 
@@ -126,7 +126,7 @@ def _missed(one: InterfaceState) -> str:
     return f"{'at least ' if one.unknown_gaps else ''}{one.missed_packets:,}"
 
 
-def _ago(now_ns: int, then_ns: int) -> str:
+def _ago(store: StoreStatus, then_ns: int) -> str:
     """Returns how long ago a time was. If the clock is ahead, data may be in the future."""
-    behind = now_ns - then_ns
+    behind = store.behind_ns(then_ns)
     return f"{format_duration(behind)} ago" if behind >= 0 else f"in {format_duration(-behind)}"

@@ -86,8 +86,8 @@ def full_in(days: float) -> str:
 
 @dataclass(frozen=True)
 class StoreStatus:
-    """The whole status of a store. Times are Unix nanoseconds; `newest` is for probes and switch queues, if there are
-    any."""
+    """The whole status of a store, read from `now_ns` to `read_ns`, which may take minutes. Times are Unix nanoseconds;
+    `newest` is for probes and switch queues, if there are any."""
 
     store: str
     now_ns: int
@@ -97,6 +97,12 @@ class StoreStatus:
     unsealed: dict[str, int]  # table: start of the oldest hot log that is still written after UNSEALED_NS
     damaged: list[str]
     size_limit: int | None = None  # most bytes of the store, if its configuration limits it
+    read_ns: int = 0  # 0: at once
+
+    def behind_ns(self, newest_ns: int) -> int:
+        """Returns how far data were behind the clock here when they were read: 0 for those that came during the
+        reading, negative for those ahead of the clock."""
+        return min(max(self.now_ns, newest_ns), max(self.now_ns, self.read_ns)) - newest_ns
 
     @property
     def full_in_days(self) -> float | None:
@@ -111,7 +117,7 @@ class StoreStatus:
     def _recordings(self) -> Iterator[str]:
         for one in (one for one in self.interfaces if one.ended is not None):
             name = f"{one.host} {one.interface} {one.direction}"
-            behind = self.now_ns - (one.newest_ns or 0)
+            behind = self.behind_ns(one.newest_ns or 0)
             if not one.ended and one.newest_ns is not None and behind > STALE_NS:
                 yield f"{name}: the recording has not ended, and has no data for {format_duration(behind)}"
             elif not one.ended and behind < -STALE_NS:
@@ -121,8 +127,9 @@ class StoreStatus:
 
     def _ahead(self) -> Iterator[str]:
         for table, newest_ns in sorted(self.newest.items()):
-            if newest_ns - self.now_ns > STALE_NS:  # only this: a prober or a switch may end without being a problem
-                yield f"{table}: the newest row is {format_duration(newest_ns - self.now_ns)} ahead of the clock here"
+            ahead = -self.behind_ns(newest_ns)
+            if ahead > STALE_NS:  # only this: a prober or a switch may end without being a problem
+                yield f"{table}: the newest row is {format_duration(ahead)} ahead of the clock here"
 
     def _files(self) -> Iterator[str]:
         for table, begun_ns in self.unsealed.items():
@@ -163,14 +170,17 @@ def read(store: StoreFolder, now_ns: int | None = None, size_limit: int | None =
     since = now - NS_PER_DAY
     with store.connect(since_ns=since) as con:
         live = _add_silent(con, store)
-        set_variables(con, since_ns=since, now_ns=now + STALE_NS, live_writers=live)
+        opened = time.time_ns() if now_ns is None else now_ns
+        set_variables(con, since_ns=since, now_ns=opened + STALE_NS, live_writers=live)
         rows = con.execute(prepare(con, "interfaces")).fetchall()
         newest = dict(con.execute("SELECT table_name, ts_ns FROM newest WHERE table_name <> 'bins'").fetchall())
         met = [file.path for file in damaged_files(con) if not file.is_set_aside]
     damaged = sorted({*met, *(file.path for file in check_changed(store.path))})
     disk = disk_use(store, now)
     interfaces = [InterfaceState(*row) for row in rows]
-    return StoreStatus(str(store.path), now, interfaces, newest, disk, _unsealed(store), damaged, size_limit)
+    unsealed = _unsealed(store)
+    read_ns = time.time_ns() if now_ns is None else now_ns
+    return StoreStatus(str(store.path), now, interfaces, newest, disk, unsealed, damaged, size_limit, read_ns)
 
 
 def _add_silent(con: duckdb.DuckDBPyConnection, store: StoreFolder) -> list[str]:

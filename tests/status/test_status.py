@@ -52,6 +52,29 @@ def test_a_running_recording_is_well(tmp_path: Path, ask: Asked) -> None:
     assert "recording" in text and "newest of probes: " in text
 
 
+@pytest.mark.parametrize("took_s", [9, 90])
+def test_data_that_come_while_the_store_is_verified_are_not_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Asked, took_s: int
+) -> None:
+    """The verification takes minutes of a large store, or on a busy machine."""
+    store = store_of(tmp_path, recording(), newest_ns=NOW - SECOND)
+    clock, connect = [NOW], StoreFolder.connect
+
+    def slow(self: StoreFolder, *given: Any, **named: Any) -> Any:
+        clock[0] += took_s * SECOND
+        write(store, "recordings", recording(end_ns=clock[0] - SECOND, written_ns=clock[0] - SECOND))
+        write(store, "probes", {"tx_ns": clock[0] - SECOND})
+        return connect(self, *given, **named)
+
+    monkeypatch.setattr(time, "time_ns", lambda: clock[0])
+    monkeypatch.setattr(StoreFolder, "connect", slow)
+    code, facts, text = ask(store.path)
+    assert (code, facts["unwell"]) == (0, []) and "newest of probes: 0 ns ago" in text
+    assert not any(
+        " in " in line for line in text.splitlines() if line.startswith(("r1 ", "newest")) and "ago" not in line
+    )
+
+
 @pytest.mark.parametrize("table, column", [("probes", "tx_ns"), ("queues", "ts_ns")])
 def test_rows_from_the_future_are_not_well(tmp_path: Path, ask: Asked, table: str, column: str) -> None:
     """The clock of a prober or of a switch is wrong, and its end would go unnoticed."""
