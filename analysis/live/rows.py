@@ -11,13 +11,14 @@ from .lane import LiveLane
 from .snapshot import History, finished, read_cells, read_losing
 
 LATEST_NS = 2**62  # no later than this
+STALE_NS = 10 * NS_PER_S  # data of so long ago, or of three bins, are not the newest: recorders push in steps
 
 
 @dataclass(frozen=True)
 class LaneRow:
     """Cells of `width_ns`; the last one contains `end_ns` or ends there. `fullest` is the bits per second of each
     cell's fullest bin, None if it was not recorded; `losing` says in which cells packets were lost; `second` is the
-    bits per second of the last complete second, None if it was not recorded."""
+    bits per second of the last complete second, None if it was not recorded, or ended STALE_NS before `end_ns`."""
 
     lane: LiveLane
     end_ns: int
@@ -58,9 +59,12 @@ def read_row(history: History, lane: LiveLane, end_ns: int, width_ns: int, colum
 
 
 def _second(history: History, lane: LiveLane, end_ns: int) -> float | None:
-    """Returns the bits per second of the last whole second of the clock that is complete by END_NS and known."""
+    """Returns the bits per second of the last whole second of the clock that is complete by END_NS and known; None if
+    it was not recorded, or is stale."""
     with history.live.lock:
         known = min(end_ns, lane.edge_ns)
+    if end_ns - known > max(STALE_NS, 3 * lane.bin_ns):
+        return None
     number = known // NS_PER_S - 1
     start, end = number * NS_PER_S, (number + 1) * NS_PER_S
     with history.live.lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ from ...analysis.live.rows import LATEST_NS, newest_ns, read_row
 from ...analysis.live.snapshot import History, read_bursts
 from ...analysis.model import coverage
 from ...errors import MburstError
-from .screen import LEAST_HEIGHT, LEAST_WIDTH, TopView, columns, rows_shown, screen
+from .screen import LEAST_HEIGHT, LEAST_WIDTH, TopView, columns, rows_shown, screen, suffixes
 from .terminal import TerminalDriver, is_closed
 
 LOOK_S = 0.5
@@ -162,6 +163,8 @@ class TopApp(App[None]):
             is_port,
             recording,
             is_whole,
+            time.time_ns() - end,
+            suffixes(lanes),
             self.look.lines,
         )
 

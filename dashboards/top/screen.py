@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from ...analysis.live.rows import LaneRow
+from ...analysis.live.rows import STALE_NS, LaneRow
 from ...names import short
 from ...senders import senders_text
-from ...units import format_bytes, format_count, format_duration, format_share
+from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 from ..common.words import DIRECTIONS, clock, date, rate
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class TopView:
     is_port: bool = False  # of a switch
     recording: bool = False
     is_whole: bool = True  # `dropped` is all; else a recording did not end normally, and lost at least that
+    age_ns: int = 0  # of the newest data, by the clock here
+    suffixes: Mapping[str, str] = field(default_factory=dict)  # what lanes of one name differ in, by their id
     troubles: Sequence[str] = field(default_factory=list)
 
 
@@ -80,6 +83,7 @@ def screen(view: TopView, width: int, height: int) -> list[Text]:
 def _head(view: TopView, width: int) -> Iterator[Text]:
     row = view.rows[view.chosen - view.first]
     state = "following" if view.following else "paused"
+    state += f", {format_duration(view.age_ns)} old" if view.following and view.age_ns > STALE_NS else ""
     when = f"{date(row.end_ns)} {clock(row.end_ns, 3)} UTC, {state}"
     yield Text(f"{short(view.title, width - len(when) - 2)}  {when}", "bold")
     cell, bin_width = format_duration(row.width_ns), format_duration(row.lane.bin_ns)
@@ -96,10 +100,30 @@ def lane_words(lane: LiveLane) -> str:
     return " ".join(filter(None, (lane.named("host"), lane.named("interface"), DIRECTIONS.get(direction, direction))))
 
 
+def suffixes(lanes: Sequence[LiveLane]) -> dict[str, str]:
+    """Returns the bin width, and if need be the line rate, of each lane whose name is that of another lane, by id."""
+    found: dict[str, str] = {}
+    racks = Counter((lane.named("rack"), lane_words(lane)) for lane in lanes)
+    widths = Counter((lane.named("rack"), lane_words(lane), lane.bin_ns) for lane in lanes)
+    for lane in lanes:
+        name = lane.named("rack"), lane_words(lane)
+        if racks[name] > 1:
+            found[lane.id] = f" {format_duration(lane.bin_ns)}"
+            if widths[(*name, lane.bin_ns)] > 1:
+                found[lane.id] += f" {format_rate(lane.link_bps) if lane.link_bps else '?'}"
+    return found
+
+
+def _name(view: TopView, lane: LiveLane, width: int) -> str:
+    """Returns the name of a lane in WIDTH characters. What distinguishes it from others is not cut."""
+    suffix = view.suffixes.get(lane.id, "")
+    return short(lane_words(lane), width - len(suffix)) + suffix
+
+
 def _lanes(view: TopView, width: int) -> Iterator[Text]:
     for place, row in enumerate(view.rows, view.first):
         link = row.lane.link_bps
-        name = short(lane_words(row.lane), name_width(width))
+        name = _name(view, row.lane, name_width(width))
         line = Text(f"{'▶' if place == view.chosen else ' '} {name:<{name_width(width)}} ")
         for bps, losing in zip(row.fullest, row.losing, strict=True):
             line.append(*_block(bps, losing, link or _most(row), view.threshold if link else 2.0))
@@ -136,7 +160,7 @@ def _bursts(view: TopView, width: int, room: int) -> Iterator[Text]:
         yield Text("bursts: the line rate of this link is not known"[:width], LOST)
         return
     found = list(view.bursts)[: -max(room, 1) - 1 : -1]
-    of = short(lane_words(lane), width - 40)
+    of = _name(view, lane, width - 40)
     when = "of the newest minutes" if view.following else "of the time shown"
     some = f"{len(found)} of {len(view.bursts)}" if len(found) < len(view.bursts) else str(len(found))
     yield Text(f"bursts {when}, {of}: {some}"[:width], "bold")

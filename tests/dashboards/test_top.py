@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import numpy as np
 import pytest
@@ -11,12 +12,13 @@ from reportlib import BIN, FULL
 
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.live.bursts import LiveBursts
+from mburst.analysis.live.lane import LiveLane
 from mburst.analysis.live.look import LiveLook
-from mburst.analysis.live.rows import read_row
+from mburst.analysis.live.rows import LaneRow, read_row
 from mburst.analysis.live.snapshot import History
 from mburst.analysis.live.store import LiveStore
 from mburst.dashboards.top.app import TopApp
-from mburst.dashboards.top.screen import BLOCKS, KEYS, SILENT, UNRECORDED
+from mburst.dashboards.top.screen import BLOCKS, KEYS, SILENT, UNRECORDED, TopView, screen, suffixes
 from mburst.sql import StoreFolder
 
 NOW = 1_795_228_500_000_000_000
@@ -191,6 +193,39 @@ def test_an_empty_store_is_reported_until_a_recording_begins(tmp_path):
 
     driven(app, drive)
     live.close()
+
+
+def test_a_silent_lane_and_an_ended_recording_have_no_present_rate(growing, app):
+    """A lane that ended 16 minutes ago has no last second beside one that goes on."""
+    growing.append([FULL // 4] * 30_000)
+    other = Growing(growing.store.path, growing.at + 16 * 60 * SECOND, host="cache-2", run="run-2")
+    other.append([84] * 30_000)
+
+    async def drive(pilot):
+        await look(app)
+        [silent] = [line for line in app.lines if line[2:].startswith("cache-1 eth1 inbound ")]
+        [going] = [line for line in app.lines if line[2:].startswith("cache-2 eth1 inbound ")]
+        assert silent[-20:].split()[0] == "-" and going[-20:].split()[0] != "-"
+        age = time.time_ns() - other.at
+        assert (" old" in app.lines[0]) == (age > 10 * SECOND)
+
+    driven(app, drive)
+    other.close()
+
+
+def test_lanes_of_one_name_are_distinguished_by_their_bins_and_line_rate():
+    """A long name is cut, what distinguishes it is not."""
+    kinds = [("cache-1", 10**5, LINK), ("cache-1", 10**6, LINK), ("cache-1", 10**6, None), ("cache-2", 10**6, LINK)]
+    lanes = [LiveLane(("r1", host, "eth1", "in", bin_ns, link), 0) for host, bin_ns, link in kinds]
+    rows = [LaneRow(lane, NOW, 10**8, [None] * 40, [False] * 40, None) for lane in lanes]
+    view = TopView("store", rows, 0, 4, 0, True, 0.5, suffixes=suffixes(lanes))
+    names = [line.plain[2:28].strip() for line in screen(view, 80, 24)[3:7]]
+    assert names == [
+        "cache-1 eth1 inbou… 100 µs",
+        "cache-1 eth1 … 1 ms 1 Gb/s",
+        "cache-1 eth1 inbou… 1 ms ?",
+        "cache-2 eth1 inbound",
+    ]
 
 
 def test_damage_is_shown(growing, app, monkeypatch):
