@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from ..errors import MburstError, UsageError
 from ..units import format_duration, format_number, format_share
 from .asked import LaneDirection, check_word
-from .options import Duration, Time, duration_ns, span_of
+from .options import Duration, NewestData, Time, duration_ns, span_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -147,8 +147,11 @@ def compared(
     slow_ns = None if slow is None else duration_ns(slow)
     damaged: dict[str, DamagedFile] = {}
     notes: list[str] = []
+    newest = NewestData()
+    spans = [span_of(store, side.since, side.until, side.rack, newest) for store, side in (a, b)]
     (latency_a, bursts_a), (latency_b, bursts_b) = (
-        _read(store, side, wanted, measure, damaged, notes) for store, side in (a, b)
+        _read(store, side, span, wanted, measure, damaged, notes)
+        for (store, side), span in zip((a, b), spans, strict=True)
     )
     if not (latency_a.n and latency_b.n) and not (bursts_a and bursts_b):
         both = (("A", latency_a.n or bursts_a), ("B", latency_b.n or bursts_b))
@@ -174,18 +177,19 @@ def compared(
 def _read(
     store: StoreFolder,
     side: ComparisonSide,
+    span: tuple[int | None, int | None],
     wanted: BurstDefinition,
     measure: str | None,
     damaged: dict[str, DamagedFile],
     notes: list[str],
 ) -> tuple[SituationLatency, BurstSummary | None]:
-    """Returns the probes and the bursts of one side. Adds damaged files to DAMAGED, by path, and what is left out to
-    NOTES."""
+    """Returns the probes and the bursts of one side in SPAN. Adds damaged files to DAMAGED, by path, and what is left
+    out to NOTES."""
     from ..analysis.answers.compare import read_latency
     from ..analysis.answers.paths import ProbeSelection
     from ..sql.damage import damaged_files
 
-    since, until = span_of(store, side.since, side.until, side.rack)
+    since, until = span
     with store.connect() as con:
         damaged |= {file.path: file for file in damaged_files(con)}
         selection = ProbeSelection(side.batch, side.src, side.dst, side.protocol, since, until)

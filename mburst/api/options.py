@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from numbers import Integral, Real
@@ -13,6 +14,7 @@ from ..units import (
     MOST,
     checked_duration,
     checked_time,
+    format_time,
     is_duration,
     parse_duration,
     parse_fraction,
@@ -140,32 +142,50 @@ def _optional(parse: Callable[[Any], Any], value: Any) -> Any:
     return None if value is None else parse(value)
 
 
+class NewestData:
+    """The time of the newest data of stores and racks. Each is read once, so that all durations of a command count back
+    from one time."""
+
+    def __init__(self) -> None:
+        self._newest_ns: dict[tuple[str, str | None], int | None] = {}
+
+    def of(self, store: StoreFolder, rack: str | None) -> int | None:
+        """Returns the time of the newest row of bins, probes or switch queues in a store, or of RACK if it is given, in
+        Unix ns; None if there is none. Raises MburstError."""
+        key = str(store.path), rack
+        if key not in self._newest_ns:
+            with store.connect_newest(rack) as con:
+                self._newest_ns[key] = newest_ns(con)
+        return self._newest_ns[key]
+
+
 def span_of(
-    store: StoreFolder, since: Time | None, until: Time | None, rack: str | None = None
+    store: StoreFolder,
+    since: Time | None,
+    until: Time | None,
+    rack: str | None = None,
+    newest: NewestData | None = None,
 ) -> tuple[int | None, int | None]:
     """Returns both times in Unix nanoseconds. Durations count back from the newest data in the store, or of RACK if it
-    is given. Raises UsageError."""
+    is given, as in NEWEST (None: as they are now). Raises UsageError, also for a begin after all data and after the
+    present: nothing can be in it."""
     if since is None and until is None:
         return None, None
-    with store.connect_newest(rack) as con:
-        return span_within(con, since, until)
-
-
-def span_within(
-    con: duckdb.DuckDBPyConnection, since: Time | None, until: Time | None
-) -> tuple[int | None, int | None]:
-    """Returns both times in Unix nanoseconds. Durations count back from the newest data behind CON. Raises
-    UsageError."""
-    since_ns, until_ns = time_of(con, since), time_of(con, until)
+    newest_ns = (newest or NewestData()).of(store, rack)
+    since_ns, until_ns = time_of(newest_ns, since), time_of(newest_ns, until)
     if since_ns is not None and until_ns is not None and since_ns >= until_ns:
         raise UsageError("--since is not before --until")
+    if since_ns is not None and since_ns > max(newest_ns or 0, time.time_ns()):
+        raise UsageError(
+            f"--since {format_time(since_ns)[:19]} UTC is in the future",
+            "give an earlier time, or a duration such as 24h",
+        )
     return since_ns, until_ns
 
 
-def time_of(con: duckdb.DuckDBPyConnection, value: Time | None) -> int | None:
-    """Returns a time, in the forms of parse_time, in Unix nanoseconds. A duration counts back from the newest row of
-    bins, probes or switch queues (the view `newest`). Returns None if VALUE is None, or a duration in an empty store.
-    Raises UsageError."""
+def time_of(newest_ns: int | None, value: Time | None) -> int | None:
+    """Returns a time, in the forms of parse_time, in Unix nanoseconds. A duration counts back from NEWEST_NS. Returns
+    None if VALUE is None, or a duration in an empty store, whose NEWEST_NS is None. Raises UsageError."""
     if value is None:
         return None
     if isinstance(value, datetime):
@@ -173,8 +193,7 @@ def time_of(con: duckdb.DuckDBPyConnection, value: Time | None) -> int | None:
     if isinstance(value, Integral) and not isinstance(value, bool):
         return checked_time(int(value), value)
     text = _text(value, "time", "'24h', '2026-11-20T14:03', a datetime with a time zone, or Unix nanoseconds")
-    newest = newest_ns(con) if is_duration(text) else None
-    return None if is_duration(text) and newest is None else parse_time(text, newest)
+    return None if is_duration(text) and newest_ns is None else parse_time(text, newest_ns)
 
 
 def _of_datetime(value: datetime) -> int:

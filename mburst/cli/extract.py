@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..api.options import duration_ns, span_of
+from ..api.options import NewestData, duration_ns, time_of
 from ..errors import MburstError, UsageError
 from ..messages import print_lines, print_message
 from ..units import format_count, format_duration, format_time, whole
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     around_ns = duration_ns(arguments.around)
     with ExitStack() as opened:
         store, given = _inputs(arguments, wanted, opened)
-        at_ns = None if arguments.at is None else span_of(store, arguments.at, None)[0]
+        at_ns = None if arguments.at is None else time_of(NewestData().of(store, None), arguments.at)
         scope = bursts.scope_of(store, arguments)
         chosen = extracting.choose(store, wanted, scope, _number(arguments.burst), at_ns, force=arguments.force)
         done = extracting.extract(store, chosen, given, wanted, around_ns, Path(arguments.output))

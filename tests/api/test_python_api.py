@@ -29,7 +29,7 @@ from storelib import write
 
 import mburst
 from mburst.__main__ import main
-from mburst.api.options import Time, time_of
+from mburst.api.options import Time, newest_ns, time_of
 from mburst.sql import StoreFolder
 
 HEAVY = {"pyarrow", "duckdb", "numpy", "plotly", "pandas", "polars", "grpc", "scapy", "starlette"}
@@ -299,14 +299,14 @@ def test_comments_behind_columns_are_those_of_the_query(rich: mburst.Store, name
 )
 def test_options_take_times_of_several_types(rich: mburst.Store, value: Time, ns: int) -> None:
     with StoreFolder.open(rich.path).connect() as con:
-        assert time_of(con, value) == ns
+        assert time_of(newest_ns(con), value) == ns
 
 
 def test_a_time_of_pandas_keeps_its_nanoseconds(rich: mburst.Store) -> None:
     import pandas
 
     with StoreFolder.open(rich.path).connect() as con:
-        assert time_of(con, pandas.Timestamp(START + 123_456_789, tz="Europe/Berlin")) == START + 123_456_789
+        assert time_of(newest_ns(con), pandas.Timestamp(START + 123_456_789, tz="Europe/Berlin")) == START + 123_456_789
 
 
 WRONG: list[tuple[Callable[[mburst.Store], Any], type[Exception], str]] = [

@@ -166,7 +166,8 @@ def test_dns_is_queried_only_for_senders(ask: Ask) -> None:
         (["hosts", "--every", "1s"], "invalid --every '1s': less than a minute"),
         (["hosts", "--remove", "dns"], "--remove is of one call"),
         (["hosts", "--csv"], "--csv is of the list"),
-        (["dns", "--since", "2030-01-01"], "no senders to ask DNS about"),
+        (["dns", "--since", "2090-01-01"], "is in the future"),
+        (["dns", "--until", "2001-01-01"], "no senders to ask DNS about"),
     ],
 )
 def test_errors_are_one_line(ask: Ask, words: list[str], message: str) -> None:

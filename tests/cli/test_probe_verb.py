@@ -338,8 +338,9 @@ def test_times_of_one_store_are_compared(stores, capsys):
     "more, code, message",
     [
         (["--a", "dst=nobody"], 1, "no probe with dst=nobody (`mburst sql"),
-        (["--a", "since=2030-01-01"], 1, "nothing to compare: A has no probes"),
-        (["--both", "since=2030-01-01"], 1, "nothing to compare: A and B have no probes"),
+        (["--a", "until=2001-01-01"], 1, "nothing to compare: A has no probes"),
+        (["--b", "since=2090-01-01"], 2, "is in the future"),
+        (["--both", "until=2001-01-01"], 1, "nothing to compare: A and B have no probes"),
         (["--a", "color=red"], 2, "not KEY=VALUE"),
         (["--b", "since=x"], 2, "invalid time"),
         (["--slow", "x"], 2, "duration"),

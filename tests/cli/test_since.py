@@ -11,6 +11,7 @@ import pytest
 from storelib import write
 
 from mburst.__main__ import main
+from mburst.api import comparing
 from mburst.cli.definition import span_of
 from mburst.sql import StoreFolder
 
@@ -41,7 +42,7 @@ def test_durations_count_back_from_the_newest_data_of_any_kind(tables: list[str]
 
 def test_a_duration_in_an_empty_store_leaves_nothing_out(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "s")
-    assert span(store, "10m") == (None, None) and span(store, "2027-01-15T08:00", None) == (T0, None)
+    assert span(store, "10m") == (None, None) and span(store, "2020-09-13T12:26:40") == (16 * 10**8 * S, None)
 
 
 def test_a_report_of_probes_alone_applies_since(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,3 +53,42 @@ def test_a_report_of_probes_alone_applies_since(tmp_path: Path, capsys: pytest.C
         [facts] = (tmp_path / name).glob("*.json")
         sent.append(json.loads(facts.read_text())["paths"][0]["sent"])
     assert sent == [60, 11]
+
+
+@pytest.mark.parametrize(
+    "words", ["bursts", "metrics", "report -o page", "export -o trace", "investigate", "what-if --link 40G"]
+)
+def test_a_begin_in_the_future_is_refused(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be served without any row, for years."""
+    monkeypatch.chdir(tmp_path)
+    write(StoreFolder.create(tmp_path / "s"), "bins", *rows("bins", 3))
+    verb, *more = words.split()
+    assert main([verb, "s", *more, "--since", "2090-01-01"]) == 2
+    assert "--since 2090-01-01 00:00:00 UTC is in the future (" in capsys.readouterr().err
+
+
+def test_data_of_a_clock_that_is_ahead_are_not_in_the_future(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "s")
+    write(store, "bins", {"ts_ns": 2 * T0})
+    assert span(store, "2050-01-01")[0]
+
+
+def test_all_durations_of_a_comparison_count_back_from_one_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The store grows while the first side is read."""
+    store, read = StoreFolder.create(tmp_path / "s"), comparing._read
+    write(store, "probes", *rows("probes", 60))
+
+    def growing(*given: Any) -> Any:
+        found = read(*given)
+        write(store, "probes", *rows("probes", 75)[60:])
+        return found
+
+    monkeypatch.setattr(comparing, "_read", growing)
+    path = str(store.path)
+    assert main(["compare", path, path, "--a", "until=10s", "--b", "since=10s", "--b", "until=1s", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["a"]["end_ns"] // S, found["b"]["start_ns"] // S) == (T0 // S + 48, T0 // S + 49)

@@ -313,7 +313,8 @@ def test_the_command(full, tmp_path):
         (["--last", "day"], 2, "--last is for reports of racks"),
         (["--rack", "r1", "--last", "day", "--since", "1h"], 2, "--last excludes --since and --until"),
         (["--rack", "r9", "--since", "24h"], 1, "no recording of rack r9"),
-        (["--rack", "r1", "--since", "2030-01-01"], 1, "the period ends before it begins"),
+        (["--rack", "r1", "--since", "2090-01-01"], 2, "is in the future"),
+        (["--rack", "r1", "--until", "2001-01-01"], 1, "the period ends before it begins"),
         (["--rack", "r1", "--since", "2026-11-20", "--bin", "1500us"], 2, "not a multiple"),
     ],
 )

@@ -360,7 +360,8 @@ def test_the_command_names_its_files(full, tmp_path):
             2,
             "--since is not before --until",
         ),
-        (["-o", "out", "--since", "2030-01-01"], 0, ""),
+        (["-o", "out", "--since", "2090-01-01"], 2, "is in the future"),
+        (["-o", "out", "--until", "2001-01-01"], 0, ""),
         ([], 2, "-o"),
     ],
 )

@@ -12,7 +12,7 @@ from onestore import ASKING, PATHS, nearest_rank
 from mburst.analysis.answers.compare import read_latency
 from mburst.analysis.answers.paths import ProbeSelection
 from mburst.analysis.model.distributions import quantile
-from mburst.api.options import span_of, time_of
+from mburst.api.options import newest_ns, span_of, time_of
 
 SHARES = (0.5, 0.99, 0.999)
 
@@ -280,7 +280,7 @@ def bursts_newest(asked: Asked) -> Any:
 @cell("newest")
 def compare_newest(asked: Asked) -> Any:
     with asked.store.connect() as con:
-        return time_of(con, "0s")
+        return time_of(newest_ns(con), "0s")
 
 
 @cell("newest")
