@@ -48,6 +48,7 @@ class CsvKind(NamedTuple):
     stamps: tuple[str, ...]
     words: tuple[str, tuple[str, ...]]  # a column that knows few words
     span: tuple[str, str]  # the columns whose least and whose greatest are a file's begin and end
+    outcome: tuple[str, ...]  # columns of which rows need one, to show what happened; () if they need none
     owner: str  # whose rows they are
     example: str  # the first line and a row of the smallest useful file
 
@@ -59,6 +60,7 @@ KINDS = {
         stamps=("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns"),
         words=("stamp_kind", STAMP_KINDS),
         span=("tx_ns", "tx_ns"),
+        outcome=("rtt_ns", "rx_ns", "app_recv_ns", "remote_rx_ns", "lost"),
         owner="src",
         example="`src,dst,tx_ns,rtt_ns`, then `app-1,db-7,1764500000000000000,150000`",
     ),
@@ -68,6 +70,7 @@ KINDS = {
         stamps=("window_start_ns", "ts_ns", "receive_ns"),
         words=("semantics", SEMANTICS),
         span=("window_start_ns", "ts_ns"),
+        outcome=(),
         owner="device",
         example="`device,port,queue,window_start_ns,ts_ns,semantics,max_bytes`, "
         "then `sw-1,eth1,0,1764500000000000000,1764500000001000000,gauge,64000`",
@@ -195,6 +198,9 @@ class CsvFile:
             owners.update(pc.unique(block[self._kind.owner]).to_pylist())
             if self._kind.schema is PROBES:
                 answers.add(block)
+        if rows and self._kind.outcome and not {*self._kind.outcome}.intersection(self._columns):
+            hint = f"add at least one of {', '.join(self._kind.outcome)}"
+            raise MburstError(f"{self.name} has no column with a result", hint)
         return CsvSummary(
             batch,
             rows,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .columns import joined
@@ -26,6 +26,12 @@ def first(con: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]
     result."""
     rows: list[tuple[Any, ...]] = con.execute(query, parameters).fetchall()
     return rows[0] if rows else None
+
+
+def holds(con: duckdb.DuckDBPyConnection, table: str, where: Mapping[str, Any]) -> bool:
+    """Whether TABLE has a row with the values WHERE of its columns."""
+    equal = "".join(f" AND {name} = ${name}" for name in where)
+    return first(con, f"SELECT 1 FROM {table} WHERE true{equal} LIMIT 1", dict(where)) is not None
 
 
 def newest_bins(con: duckdb.DuckDBPyConnection, since_ns: int) -> list[tuple[str, int, int]]:

@@ -388,6 +388,7 @@ class Store:
 
         with self._connected(self._scope(asked.part(options, asked.TimeOptions))) as (con, scope):
             where = {name: options.get(name) for name in ("src", "dst", "protocol", "batch")}
+            self._check_named(con, "probes", where)
             note_probes(con, scope.since_ns, scope.until_ns)
             return tables.of_query(con, query, {**where, **_span(scope)}, about=about)
 
@@ -397,8 +398,24 @@ class Store:
         from ..sql.named import set_variables
 
         with self._connected(self._scope(asked.part(options, asked.TimeOptions))) as (con, scope):
+            where = {name: options.get(name) for name in ("device", "port", "queue")}
+            self._check_named(con, "queues", where)
             set_variables(con, **_span(scope))
-            yield con, {**{name: options.get(name) for name in ("device", "port", "queue")}, **_span(scope)}
+            yield con, {**where, **_span(scope)}
+
+    def _check_named(self, con: duckdb.DuckDBPyConnection, table: str, where: Mapping[str, Any]) -> None:
+        """Raise MburstError if no row of TABLE, of any time, has the names WHERE, such as a name that is misspelt."""
+        from ..analysis.read.rows import holds
+
+        given = {name: value for name, value in where.items() if value is not None}
+        if not given or holds(con, table, given):
+            return
+        with self._folder.connect() as everything:
+            summed = {name: value for name, value in given.items() if name != "batch"}  # the sums of old probes
+            if holds(everything, table, given) or (table == "probes" and holds(everything, "latency_steps", summed)):
+                return
+        names = " and ".join(f"{name} {value}" for name, value in given.items())
+        raise MburstError(f"{self.path}: no {table} of {names}", "`mburst sql STORE` shows what there is")
 
 
 def prepared(con: duckdb.DuckDBPyConnection, name: str) -> duckdb.Statement:

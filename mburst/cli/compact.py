@@ -175,7 +175,7 @@ def describe(done: Compacted, rules: KeepRules, dry_run: bool) -> None:
 
 def line(day: DayCompacted, rules: KeepRules) -> str:
     """Returns "2026-11-21 rack r1: 288 files, 3.2 GB → 5 files, 41 MB: …"; for an hour "2026-11-21 14:00 rack r1:
-    …"."""
+    …"; for tables without a rack "2026-11-21 probes, queues: …"."""
     from ..sql.compaction.rules import Detail
     from ..sql.format.filenames import date_of
 
@@ -190,7 +190,8 @@ def line(day: DayCompacted, rules: KeepRules) -> str:
         sizes += f" → {format_count(day.after_files, 'file')}, {format_bytes(day.after_bytes or 0)}"
     reason = " (the store is larger than --size)" if day.for_size else ""
     when = date_of(day.name.day) + (f" {day.name.hour:02}:00" if day.name.is_hour else "")
-    return f"{when} rack {day.name.rack}: {sizes}: {kept}{reason}"
+    what = f"rack {day.name.rack}" if day.name.rack else ", ".join(day.tables)
+    return f"{when} {what}: {sizes}: {kept}{reason}"
 
 
 def _name(troubles: list[str]) -> None:

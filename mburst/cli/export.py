@@ -45,9 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
     path = Path(arguments.output)
     found = trace_of(store, wanted, Scope(hosts, arguments.rack, since_ns=since_ns, until_ns=until_ns), path)
     bursts = sum(len(lane.bursts) for lane in found.lanes)
+    directions = {(of.rack, of.host, of.interface, of.direction) for of in (lane.lane for lane in found.lanes)}
     print_lines(
         f"trace: {path} ({format_bytes(path.stat().st_size)}), {format_duration(found.end_ns - found.start_ns)} from "
-        f"{format_time(found.start_ns)} UTC: {format_count(len(found.lanes), 'port direction')}, "
+        f"{format_time(found.start_ns)} UTC: {format_count(len(directions), 'port direction')}, "
         f"{format_count(bursts, 'burst')}, {format_count(found.paths_found, 'probed path')}, "
         f"{format_count(found.queues_found, 'switch queue')}",
         "open it in https://ui.perfetto.dev",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..api import importing
+from ..errors import UsageError
 from ..process import privileges
 from ..process.stopping import stopping
 from ..units import format_count, format_time
@@ -17,11 +18,12 @@ from . import canary, definition, record
 
 DESCRIPTION = """Add probes or switch queues from a CSV file to a store. The first line names the columns; times are
 Unix nanoseconds. probes: src, dst, tx_ns, and optionally seq, app_send_ns, remote_rx_ns, remote_tx_ns, rx_ns,
-app_recv_ns, lost, rtt_ns (instead of the stamps), protocol, stamp_kind, clock_error_ns. queues: device, port, queue,
-window_start_ns, ts_ns, semantics, and optionally max_bytes, avg_bytes, transmit_bytes, dropped_packets,
-ecn_marked_packets, receive_ns, quality. Rows that are already in the store are not added again, so a file that has
-grown adds only its new rows; nothing is added while a damaged file of the store may have them. canary: the record that
-`mburst canary --sent` wrote; prints which of its bursts were detected, by the definition of a burst in the options."""
+app_recv_ns, lost, rtt_ns (instead of the stamps), protocol, stamp_kind, clock_error_ns; a file needs a column that
+shows whether an answer came. queues: device, port, queue, window_start_ns, ts_ns, semantics, and optionally max_bytes,
+avg_bytes, transmit_bytes, dropped_packets, ecn_marked_packets, receive_ns, quality. Rows that are already in the store
+are not added again, so a file that has grown adds only its new rows; nothing is added while a damaged file of the store
+may have them. canary: the record that `mburst canary --sent` wrote; prints which of its bursts were detected, by the
+definition of a burst in the options."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..sql import StoreFolder
     from ..telemetry.csv_import import open_text
 
+    check(arguments)
     if arguments.kind == "canary":
         return canary.import_run(arguments)
     # A flag is used, because a KeyboardInterrupt could arrive where Arrow's code or a callback loses it.
@@ -60,6 +63,20 @@ def run(arguments: argparse.Namespace) -> int:
     result = imported._asdict()
     sys.stdout.write(json.dumps(result) + "\n" if arguments.json else "\n".join(lines_of(result)) + "\n")
     return 0
+
+
+# The kind of files that options are of; those that are not here are of all kinds.
+_OF_KIND = {"protocol": "probes"} | dict.fromkeys(
+    ("host", "sender", "bin", "threshold", "release", "join", "min_duration", "link"), "canary"
+)
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for an option that is not of this kind of file: it would have no effect."""
+    for name, kind in _OF_KIND.items():
+        if arguments.kind != kind and getattr(arguments, name):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} is of `mburst import {kind}`, not of {arguments.kind}", "leave it out")
 
 
 def _there(store: Path) -> Path:

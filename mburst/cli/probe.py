@@ -202,7 +202,11 @@ def with_hardware(plan: ProbePlan, targets: list[ProbeTarget]) -> ProbePlan:
 def planned(arguments: argparse.Namespace) -> ProbePlan:
     """Returns the plan from the options. Raises UsageError."""
     from ..telemetry.probe.prober import ProbePlan
+    from ..telemetry.probe.targets import check_without_port
 
+    if arguments.protocol == "icmp":
+        for text in arguments.targets:
+            check_without_port(text)
     usual, least = PROTOCOLS[arguments.protocol]
     size = usual if arguments.size is None else arguments.size
     if not least <= size <= MOST_BYTES or (arguments.protocol == "udp" and least < size < least + 4):

@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json_value(shipped.to_dict(store, target, settings))
     else:
-        describe(shipped)
+        describe(shipped, settings)
     return 1 if shipped.troubles else 0
 
 
@@ -192,12 +192,23 @@ def keep(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> int
 # --- what was done ----------------------------------------------------------------------------------------------------
 
 
-def describe(shipped: Shipped) -> None:
-    """Print what was shipped, and on standard error what was not shipped."""
+def describe(shipped: Shipped, settings: ShipSettings) -> None:
+    """Print what was shipped with SETTINGS, and on standard error what was not shipped."""
     _name(*shipped.troubles)
     print_lines(*map(_line, shipped.hosts))
     if not shipped.hosts and not shipped.troubles:
-        print_lines("nothing is sealed yet: nothing was shipped")
+        print_lines(f"{_lacking(settings)}: nothing was shipped")
+
+
+def _lacking(settings: ShipSettings) -> str:
+    """Returns what the store lacks, of which no host has a file."""
+    from ..sql.tables import LISTING
+
+    if settings.level in DETECTED:
+        return f"no bins are sealed yet, in which --level {settings.level} detects bursts"
+    if {*settings.tables} != {*LISTING}:
+        return f"nothing of {', '.join(settings.tables)} is sealed yet"
+    return "nothing is sealed yet"
 
 
 def _line(host: HostShipped) -> str:

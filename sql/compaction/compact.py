@@ -42,7 +42,8 @@ _ROWS = {
 
 @dataclass(frozen=True)
 class DayCompacted:
-    """What was done, or would be done, to a day of a rack. `after_…` are None for what was not done."""
+    """What was done, or would be done, to the files of some tables of a day of a rack ('' for files without a rack).
+    `after_…` are None for what was not done."""
 
     name: DayName
     detail: Detail
@@ -51,6 +52,7 @@ class DayCompacted:
     after_files: int | None = None
     after_bytes: int | None = None
     for_size: bool = False
+    tables: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, Any]:
         """Returns the facts for JSON."""
@@ -58,6 +60,7 @@ class DayCompacted:
             "date": date_of(self.name.day),
             "hour": self.name.hour if self.name.is_hour else None,
             "rack": self.name.rack,
+            "tables": list(self.tables),
             "kept": self.detail.name.lower(),
             "files": self.files,
             "bytes": self.bytes,
@@ -202,6 +205,7 @@ class _Run:
             sum(map(len, files.values())),
             sum(size_of(file.path) for of in files.values() for file in of),
             for_size=for_size,
+            tables=tuple(sorted(files)),
         )
         if not self._dry_run:
             try:

@@ -48,6 +48,13 @@ def host_of(text: str, default_port: int) -> tuple[str, int]:
     return host, port
 
 
+def check_without_port(text: str) -> None:
+    """Raise UsageError if a target of a protocol without ports has one: it would be part of a name."""
+    host, port = host_of(text, 0)
+    if port:
+        raise UsageError(f"{text}: icmp has no ports", f"write {host}, or --protocol tcp or udp")
+
+
 def resolve(text: str, default_port: int, kind: socket.SocketKind, family: socket.AddressFamily) -> ProbeTarget:
     """Returns the target of `text`, at the first of its addresses. Its name is as written, without the default port.
     Raises UsageError for text that cannot be a host, and MburstError if the name does not resolve."""

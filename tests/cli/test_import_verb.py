@@ -113,8 +113,8 @@ def test_probes_of_another_protocol_are_other_probes(tmp_path: Path) -> None:
     code, out, _ = mburst("import", "probes", path, "-o", tmp_path / "option", "--protocol", "udp")
     assert (code, out.splitlines()[1]) == (0, "1 added, 2 already in the store")
     for protocols in (b"", b"udp"), (b"icmp", b"udp", b"udp"):
-        rows = (b"a,b,%s,%d\n" % (protocol or b"udp", NOW) for protocol in protocols)
-        path.write_bytes(b"".join([b"src,dst,protocol,tx_ns\n", *rows]))
+        rows = (b"a,b,%s,%d,\n" % (protocol or b"udp", NOW) for protocol in protocols)
+        path.write_bytes(b"".join([b"src,dst,protocol,tx_ns,rtt_ns\n", *rows]))
         assert mburst("import", "probes", path, "-o", tmp_path / "column")[0] == 0
     assert stored(tmp_path / "column", by_protocol) == [("icmp", 1), ("udp", 2)]
 
@@ -123,8 +123,8 @@ def test_a_file_that_lost_its_first_rows_adds_only_its_new_rows(tmp_path: Path) 
     """Cells of `seq` that are empty get the place of the row in the file."""
     path = tmp_path / "probes.csv"
     for first, last in (0, 3), (1, 4):
-        rows = (f"a,b,,{NOW + at}" for at in range(first, last))
-        path.write_text("\n".join(["src,dst,seq,tx_ns", *rows, ""]))
+        rows = (f"a,b,,{NOW + at}," for at in range(first, last))
+        path.write_text("\n".join(["src,dst,seq,tx_ns,rtt_ns", *rows, ""]))
         assert mburst("import", "probes", path, "-o", tmp_path / "store")[0] == 0
     assert stored(tmp_path / "store", "SELECT count(*), count(DISTINCT tx_ns) FROM probes") == [(4, 4)]
 
@@ -182,7 +182,7 @@ def test_rows_of_a_file_that_may_come_back_are_not_added_again(
     last = err.splitlines()[-1]
     assert (code, out) == (1, "") and "nothing was added" in last and path.name in last
     later = tmp_path / "later.csv"
-    later.write_text(f"src,dst,tx_ns\napi,cache,{NOW + NS_PER_DAY}\n")
+    later.write_text(f"src,dst,tx_ns,rtt_ns\napi,cache,{NOW + NS_PER_DAY},\n")
     assert importing.import_csv(store, "probes", str(later)).added == 1
     path.write_bytes(content)
     assert importing.import_csv(store, "probes", str(probes_file)).added == 0
@@ -232,6 +232,39 @@ def test_an_invalid_file_adds_nothing_to_the_store(probes_file: Path, tmp_path: 
     )
     assert err == wanted
     assert not store.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "header", "row", "lacks"),
+    [
+        ("probes", "src,dst,tx_ns", f"a,b,{NOW}", "rtt_ns, rx_ns, app_recv_ns, remote_rx_ns, lost"),
+        ("probes", "src,dst,tx_ns,remote_tx_ns,seq", f"a,b,{NOW},{NOW},1", "rtt_ns, rx_ns, app_recv_ns, remote_rx_ns"),
+    ],
+)
+def test_a_file_that_shows_no_result_is_refused(tmp_path: Path, kind: str, header: str, row: str, lacks: str) -> None:
+    """All of its probes would be lost."""
+    path = tmp_path / "file.csv"
+    path.write_text(f"{header}\n{row}\n")
+    code, out, err = mburst("import", kind, path, "-o", tmp_path / "store")
+    assert (code, out) == (1, "") and f"{path} has no column with a result (add at least one of {lacks}" in err
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "refused"),
+    [
+        ("probes", ["--bin", "1ms"], "--bin is of `mburst import canary`, not of probes"),
+        ("queues", ["--min-duration", "1ms"], "--min-duration is of `mburst import canary`, not of queues"),
+        ("queues", ["--protocol", "udp"], "--protocol is of `mburst import probes`, not of queues"),
+        ("probes", ["--sender", "10.0.0.1"], "--sender is of `mburst import canary`, not of probes"),
+        ("canary", ["--protocol", "udp"], "--protocol is of `mburst import probes`, not of canary"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused(
+    probes_file: Path, tmp_path: Path, kind: str, words: list[str], refused: str
+) -> None:
+    code, out, err = mburst("import", kind, probes_file, "-o", tmp_path / "store", *words)
+    assert (code, out) == (2, "") and refused in err and not (tmp_path / "store").exists()
 
 
 def test_errors_of_the_call_are_one_line(probes_file: Path, tmp_path: Path) -> None:

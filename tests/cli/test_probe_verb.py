@@ -232,6 +232,8 @@ def test_a_signal_before_the_first_answer_is_no_failure(tmp_path, number):
         (["h", "--dscp", "64"], 2, "--dscp"),
         (["h", "--source-ports", "1-2-3"], 2, "--source-ports"),
         (["h", "--source-ports", "4", "--protocol", "icmp"], 2, "no ports"),
+        (["127.0.0.1:22", "--protocol", "icmp"], 2, "127.0.0.1:22: icmp has no ports (write 127.0.0.1"),
+        (["::1", "[::1]:22", "--protocol", "icmp"], 2, "[::1]:22: icmp has no ports (write ::1"),
         (["h", "--timeout", "0s"], 2, "--timeout"),
         (["h", "--count", "0"], 2, "--count"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import shutil
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from livestore import SECOND, Growing, filled
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import BUILTIN_CLOCK_REALTIME, Trace, TrackEvent
 from reportlib import BIN, FULL, LONG, SHORT, START
+from storelib import write
 
 from mburst.__main__ import main
 from mburst.analysis.answers import trace as trace_answer
@@ -203,6 +205,17 @@ def test_refusals_are_one_line(store, tmp_path, capsys, options, said):
     assert main(["export", str(store.path), "-o", str(tmp_path / "t"), *options]) == 1
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+def test_recordings_of_one_port_direction_count_once(store, tmp_path, capsys):
+    copy = StoreFolder.open(shutil.copytree(store.path, tmp_path / "store"))
+    with copy.connect() as con:
+        [row] = con.sql("FROM recordings WHERE complete LIMIT 1").to_arrow_table().to_pylist()
+        lanes = "SELECT count(DISTINCT (rack, host, interface, direction)) FROM recordings"
+        [(directions,)] = con.execute(lanes).fetchall()
+    write(copy, "recordings", {**row, "recording_id": "other-1", "bin_ns": 10 * row["bin_ns"]})
+    exported(copy.path)
+    assert f" {directions} port direction" in capsys.readouterr().out
 
 
 def test_an_empty_store_is_refused(tmp_path, capsys):

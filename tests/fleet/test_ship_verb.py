@@ -54,6 +54,18 @@ def shipping(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def test_what_is_not_there_to_ship_is_named(tmp_path, capfd):
+    probes = StoreFolder.create(tmp_path / "probes")
+    write(probes, "probes", {"tx_ns": START})
+    probes.seal()
+    for words, lacking in (
+        (["--level", "bursts"], "no bins are sealed yet, in which --level bursts detects bursts"),
+        (["--tables", "queues"], "nothing of queues, recordings is sealed yet"),
+    ):
+        assert main(["ship", str(probes.path), str(tmp_path / words[1]), *words]) == 0
+        assert capfd.readouterr().out == f"{lacking}: nothing was shipped\n"
+
+
 def test_each_host_that_shipped_has_one_line(store, tmp_path, capfd):
     archive = str(tmp_path / "archive")
     assert main(["ship", str(store), archive]) == 0

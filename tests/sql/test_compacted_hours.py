@@ -16,8 +16,8 @@ from storelib import rows
 from mburst.cli.compact import line
 from mburst.sql import StoreFolder, follow
 from mburst.sql.compaction import files
-from mburst.sql.compaction.compact import compact
-from mburst.sql.compaction.rules import FOLLOWED_NS, SETTLED_NS, KeepRules
+from mburst.sql.compaction.compact import DayCompacted, compact
+from mburst.sql.compaction.rules import FOLLOWED_NS, SETTLED_NS, Detail, KeepRules
 from mburst.sql.follow import TableFollower
 from mburst.sql.format import filenames
 from mburst.sql.format.filenames import Segment
@@ -189,6 +189,13 @@ def test_files_that_are_not_shipped_wait(store: StoreFolder, tmp_path: Path) -> 
     assert {file.name.segment.host for file in sealed_files(store, "bins")} >= {"", "host-d9"}
     ship(store, target, ShipSettings())
     assert names(store, "bins").count(0) == 12 == 3 + len([*(tmp_path / "target" / "bins").rglob("host-?11-*")])
+
+
+def test_the_command_names_tables_without_a_rack() -> None:
+    name = files.DayName(20_000, "")
+    day = DayCompacted(name, Detail.ALL, 3, 1000, tables=("probes", "queues"))
+    assert line(day, KeepRules()) == "2024-10-04 probes, queues: 3 files, 1 kB: every row"
+    assert day.facts()["tables"] == ["probes", "queues"]
 
 
 def test_the_command_names_hours(store: StoreFolder) -> None:
