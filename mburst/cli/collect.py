@@ -6,7 +6,7 @@ import argparse
 import os
 import ssl
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..services.otlp_collection import OtlpCollection
     from ..sql import StoreFolder
     from ..telemetry.gnmi.config import CollectConfig, GnmiTarget, Item, Subscription
+    from ..telemetry.gnmi.session import DeviceSession
 
 DESCRIPTION = """Subscribe to switches by gNMI, receive the metrics that others send by OTLP, and store what they
 report about queues, ports, buffers and neighbours, until Ctrl-C. The file has the format of gnmic: targets,
@@ -144,6 +145,8 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
             f"{device.name}: {format_count(device.values, 'value')} in {format_count(device.messages, 'message')}"
             + (f", {device.resets:,} counter resets" if device.resets else "")
         )
+        for line in _lacking(session, config):
+            print_message(f"{device.name}: {line}")
     has_values = any(session.received for session in collector.sessions)
     if collector.otlp:
         has_values |= _print_otlp(collector.otlp)
@@ -155,6 +158,17 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
     if collector.interrupted:
         return 130
     return 0 if has_values else 1
+
+
+def _lacking(session: DeviceSession, config: CollectConfig) -> Iterator[str]:
+    """Yields a line for each subscription of a target that gave no value, and for each port in the inventory that is
+    none of those that it reported."""
+    for name in session.without_values():
+        yield f"{name}: no value received (`mburst collect FILE --check` lists its paths)"
+    ports = session.ports()
+    named = {link.port for link in config.links if link.device == session.device.name}
+    if ports and (unknown := sorted(named - ports)):
+        yield f"the inventory has a link of port {', '.join(unknown)}, of which no value came"
 
 
 def _print_otlp(otlp: OtlpCollection) -> bool:

@@ -176,6 +176,7 @@ class UpdateStream:
         self.name = name
         self.batch = f"{device.batch}-{name}"  # two subscriptions to one counter count the same packets
         self.interval_ns = interval_ns
+        self.values = 0  # received so far
         self.gap_ns = 0  # the device's time of the last message before a gap
         self._newest_ns = self._resumed_ns = 0
         self._feeding = False
@@ -189,6 +190,10 @@ class UpdateStream:
         self.open: list[Entity | Record | NeighbourEntity] = []  # those with values that are in no row yet
         self.unwritten: set[NeighbourEntity] = set()  # those that changed when no more rows of them were allowed
         device.streams.append(self)
+
+    def ports(self) -> set[str]:
+        """The names of the ports that the device has reported values of."""
+        return {entity.port for entity in self._entities.values() if isinstance(entity, Entity) and entity.port}
 
     def resume(self, now_ns: int) -> None:
         """The connection is back after a gap: mark it in the windows of the next rows."""
@@ -260,6 +265,7 @@ class UpdateStream:
                     device.rows.breathe()
         finally:
             device.values += number
+            self.values += number
 
     def _time(self, ts_ns: int, receive_ns: int) -> int:
         """The time of a notification, and its evidence about the clock of the device."""

@@ -385,6 +385,14 @@ class DeviceSession:
 
     # --- words ------------------------------------------------------------------------------------------------------
 
+    def without_values(self) -> list[str]:
+        """The subscriptions of which no value ever came, such as those to queues that the device does not have."""
+        return [name for name, stream in self.streams.items() if not stream.values]
+
+    def ports(self) -> set[str]:
+        """The ports that the target has reported values of."""
+        return set[str]().union(*(stream.ports() for stream in self.streams.values()))
+
     def why_nothing(self) -> str:
         """Why nothing was received so far, according to the last attempts."""
         return "; ".join(dict.fromkeys(self._reasons.values())) or "no answer yet"

@@ -143,6 +143,22 @@ def test_the_address_that_answers_is_used(tmp_path):
     assert done.returncode == 0 and "values in" in done.stdout and "nothing came" not in done.stderr
 
 
+def test_a_subscription_without_a_value_and_a_port_that_is_not_there_are_named(tmp_path):
+    with agent("lo") as (address, _):
+        config, sampled = tmp_path / "gnmi.yaml", "stream-mode: sample, sample-interval: 50ms"
+        config.write_text(
+            f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
+            f"subscriptions: {{c: {{paths: [/interfaces], {sampled}}}, queues: {{paths: [/qos], {sampled}}}}}\n"
+            "mburst: {links: [{device: a, port: lo, host: h}, {device: a, port: lo7, host: g}]}\n"
+        )
+        done = run("collect", config, "-o", tmp_path / "store", "--duration", "3s")
+    assert done.returncode == 0 and "values in" in done.stdout
+    assert done.stderr.splitlines() == [
+        "mburst: a: queues: no value received (`mburst collect FILE --check` lists its paths)",
+        "mburst: a: the inventory has a link of port lo7, of which no value came",
+    ]
+
+
 def test_the_inventory_fills_links(tmp_path):
     with agent("lo") as (address, _):
         config = written(tmp_path, address)
