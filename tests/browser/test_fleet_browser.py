@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import subprocess
 
@@ -9,6 +10,7 @@ import pytest
 from browserlib import CHROMIUM, FLAGS
 from fleettables import tables
 from pagelib import fleet_figures
+from PIL import Image
 
 from mburst.dashboards.fleet import page
 
@@ -44,6 +46,28 @@ def test_fleet_and_racks_open_without_a_request_or_an_error(browser, folder, wid
     opened.wait_for_selector("h1:has-text('Rack')")
     assert troubles == [] and len(requests) == 4 and all(url.startswith("file://") for url in requests)
     context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["fleet-2026-11-20.html", "fleet-2026-11-20/*.html"])
+def test_a_table_that_is_cut_has_a_shadow_where_it_goes_on(browser, folder, name, scheme):
+    """On a phone. The shadow is at the right edge of the first screen, and at the left edge of the last one."""
+    opened = browser.new_page(viewport={"width": 400, "height": 900}, color_scheme=scheme)
+    opened.goto(f"file://{next(folder.glob(name))}")
+    cut = "[...document.querySelectorAll('.scroll:has(>table)')].filter(e => e.scrollWidth > e.clientWidth)"
+    assert opened.evaluate(f"{cut}.length")
+    assert opened.evaluate(
+        f"{cut}.every(e => getComputedStyle(e).backgroundImage.split('linear-gradient').length == 5)"
+    )
+    table, edges = opened.evaluate_handle(f"{cut}[0]").as_element(), []
+    for left in (0, 9999):
+        table.evaluate("(e, left) => { e.scrollLeft = left }", left)
+        image = Image.open(io.BytesIO(table.screenshot())).convert("L")
+        row = image.height - 3  # below the text of the last row
+        inner = image.getpixel((image.width // 2, row))
+        edges.append([abs(image.getpixel((x, row)) - inner) > 8 for x in (1, image.width - 2)])
+    assert edges == [[False, True], [True, False]]
+    opened.close()
 
 
 def test_headings_and_pictures_of_a_fleet_have_names(browser, folder):
