@@ -165,8 +165,8 @@ def _lacking(session: DeviceSession, config: CollectConfig) -> Iterator[str]:
     none of those that it reported."""
     for name in session.without_values():
         yield f"{name}: no value received (`mburst collect FILE --check` lists its paths)"
-    ports = session.ports()
     named = {link.port for link in config.links if link.device == session.device.name}
+    ports = session.ports() if named else set()
     if ports and (unknown := sorted(named - ports)):
         yield f"the inventory has a link of port {', '.join(unknown)}, of which no value came"
 

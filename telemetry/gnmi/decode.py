@@ -193,7 +193,7 @@ class UpdateStream:
 
     def ports(self) -> set[str]:
         """The names of the ports that the device has reported values of."""
-        return {entity.port for entity in self._entities.values() if isinstance(entity, Entity) and entity.port}
+        return {str(port) for entity in self._entities.values() if (port := getattr(entity, "port", ""))}
 
     def resume(self, now_ns: int) -> None:
         """The connection is back after a gap: mark it in the windows of the next rows."""
