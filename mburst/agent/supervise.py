@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import MburstError
 from ..messages import print_message
-from ..process.stopping import reloading, stopping
+from ..process.stopping import exit_code, reloading, stopping
 from .config import RunPart
 from .part import USAGE, PartProcess
 from .systemd import MINE, ServiceManager
@@ -60,7 +60,7 @@ class Supervisor:
             reloading(lambda: later(self._ask_to_reload)),
         ):
             await self._run()
-        return self.code or (130 if signal.SIGINT in ended_by[:1] else 0)
+        return self.code or exit_code(ended_by)
 
     async def _run(self) -> None:
         for part in self.parts:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import signal
 import socket
 import sys
 import threading
@@ -17,7 +16,7 @@ from .. import files
 from ..errors import MburstError, UsageError
 from ..messages import clear_progress, print_lines, print_message, print_progress
 from ..process import privileges
-from ..process.stopping import stopping
+from ..process.stopping import exit_code, stopping
 from ..units import (
     format_bytes,
     format_count,
@@ -139,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
             found = finish(done, store, wanted, arguments, timeout_s, ended_by)
     if store and sent:
         print_curves(store, found, arguments)
-    return 130 if signal.SIGINT in ended_by else 0
+    return exit_code(ended_by)
 
 
 def opened(arguments: argparse.Namespace) -> StoreFolder | None:

@@ -15,6 +15,7 @@ from ..errors import MburstError, UsageError
 from ..messages import clear_progress, print_message, print_progress
 from ..names import shown
 from ..process import privileges
+from ..process.interrupting import INTERRUPTED
 from ..units import format_count, format_duration, parse_duration
 from . import output, record, values
 
@@ -156,7 +157,7 @@ def collect(config: CollectConfig, store: str, duration: str | None) -> int:
         + (f"; {dropped:,} were dropped, because the store was too slow" if dropped else "")
     )
     if collector.interrupted:
-        return 130
+        return INTERRUPTED
     return 0 if has_values else 1
 
 

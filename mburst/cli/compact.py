@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import threading
 from typing import TYPE_CHECKING
 
 from ..errors import Interrupted, MburstError, UsageError
 from ..messages import print_lines, print_message, report_lines
 from ..process import privileges
-from ..process.stopping import until_stopped
+from ..process.stopping import exit_code, until_stopped
 from ..units import (
     NS_PER_DAY,
     NS_PER_MINUTE,
@@ -152,7 +151,7 @@ def keep(store: StoreFolder, rules: KeepRules, every_s: float) -> int:
                     print_message(f"{error}" + (f" ({error.hint})" if error.hint else ""))
                 stopped.wait(every_s)
 
-    return 130 if signal.SIGINT in until_stopped(work) else 0
+    return exit_code(until_stopped(work))
 
 
 # --- what was done ----------------------------------------------------------------------------------------------------

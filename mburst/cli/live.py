@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from ..api import recording
 from ..errors import MburstError, UsageError
 from ..names import shown
 from ..process import privileges
-from ..process.stopping import stopping
+from ..process.stopping import exit_code, stopping
 from . import definition, inputs, record, serving
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def _serve(arguments: argparse.Namespace, where: ListenAddress) -> int:
         with stopping(service.stop) as ended_by, store.place.watched(service.stop):
             _say(service, f"live view of {store.path}")
             service.run()
-    return 130 if signal.SIGINT in ended_by else 0
+    return exit_code(ended_by)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import UsageError
 from ..names import shown
 from ..process import privileges
-from ..process.stopping import stopping
+from ..process.stopping import exit_code, stopping
 from . import definition, record, serving, values
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         with stopping(service.stop) as ended_by, store.place.watched(service.stop):
             print(f"metrics of {shown(arguments.store)}: {service.url}", flush=True)
             service.run()
-    return 130 if signal.SIGINT in ended_by else 0
+    return exit_code(ended_by)
 
 
 def looked_at(config: Path) -> list[Path]:

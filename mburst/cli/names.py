@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from .. import files
 from ..errors import Interrupted, MburstError, UsageError
 from ..messages import print_lines, print_message, report_lines
 from ..process import privileges
-from ..process.stopping import until_stopped
+from ..process.stopping import exit_code, until_stopped
 from ..units import NS_PER_MINUTE, NS_PER_S, format_count, format_time, parse_duration, whole
 from . import definition, output, record, values
 
@@ -145,7 +144,7 @@ def keep(store: StoreFolder, arguments: argparse.Namespace, every_s: float) -> i
                         print_message(f"{error}" + (f" ({error.hint})" if error.hint else ""))
                 stopped.wait(every_s)
 
-    return 130 if signal.SIGINT in until_stopped(work) else 0
+    return exit_code(until_stopped(work))
 
 
 def print_imported(done: list[NamesImported], form: str) -> None:

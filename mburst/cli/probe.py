@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from .. import temporary
 from ..errors import MburstError, UsageError
 from ..messages import clear_progress, print_lines, print_message
 from ..process import privileges
+from ..process.stopping import exit_code
 from ..units import NS_PER_MINUTE, parse_duration, whole
 from . import output, record, values
 from .probe_words import ProbeLine, described
@@ -145,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.store:
             print_lines("", f"kept in {arguments.store}")
     if done.ended_by:
-        return 130 if signal.SIGINT in done.ended_by else 0
+        return exit_code(done.ended_by)
     silent = sorted({names["dst"] for names, count in done.counts if not count.answered})
     for name in silent:
         print_message(f"{name}: no answer")

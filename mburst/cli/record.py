@@ -13,6 +13,7 @@ from ..errors import MburstError
 from ..messages import clear_progress, print_message, print_progress
 from ..names import shown
 from ..process import privileges
+from ..process.interrupting import INTERRUPTED
 from ..services.record.backends import Backend, Direction, Hook, Sources, Stamps
 from ..units import SIZES, format_bytes, format_count, format_duration, format_rate, format_share
 from . import inputs, values
@@ -279,7 +280,7 @@ def exit_code(recorded: RecordResult) -> int:
     """Returns the exit code of a command that has recorded."""
     if recorded.failures:
         return 1
-    return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in recorded.rows) else 0
+    return INTERRUPTED if any("ended by SIGINT" in row["notes"].splitlines() for row in recorded.rows) else 0
 
 
 def print_json(recorded: RecordResult) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import socket
 import time
 
 from ..errors import UsageError
 from ..process import privileges
-from ..process.stopping import stopping
+from ..process.stopping import exit_code, stopping
 from ..telemetry.probe.admission import CONNECTIONS, PEER_RATE, RATE, Admission
 from ..units import format_bytes, format_count, parse_duration, whole
 from . import record, values
@@ -131,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     finally:
         reflector.close()
-    return 130 if signal.SIGINT in ended_by else 0
+    return exit_code(ended_by)
 
 
 def admission(arguments: argparse.Namespace) -> Admission:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import ssl
 import sys
 import threading
@@ -18,7 +17,7 @@ from .. import files
 from ..errors import MburstError, UsageError
 from ..messages import print_lines, print_message, report_lines
 from ..process import privileges
-from ..process.stopping import stopping
+from ..process.stopping import exit_code, stopping
 
 if TYPE_CHECKING:
     from ..agent.config import RunConfig, ScheduledReport
@@ -162,7 +161,7 @@ def keep(config: RunConfig, folders: Collection[Path]) -> int:
         for place in filter(os.path.isdir, dict.fromkeys(folders)):
             watched.enter_context(StorePlace(place).watched(stop.set))
         loop(config, lambda seconds: wait(stop, absent, seconds), report_lines, stop.wait)
-    return 130 if signal.SIGINT in ended_by else 0
+    return exit_code(ended_by)
 
 
 def wait(stop: threading.Event, absent: Collection[Path], seconds: float) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
-import signal
 import ssl
 import sys
 import threading
@@ -17,7 +16,7 @@ from ..fleet import DETECTED, LEVELS
 from ..fleet.target import check_address
 from ..messages import clear_progress, print_lines, print_message, print_progress, report_lines
 from ..process import privileges
-from ..process.stopping import until_stopped
+from ..process.stopping import exit_code, until_stopped
 from ..units import NS_PER_S, format_bytes, format_count, format_time, parse_duration
 from . import definition, record, values
 from .output import write_json_value
@@ -186,7 +185,7 @@ def keep(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> int
                 wait = min(every_s, LEAST_WAIT_S * 2 ** (failed - 1)) if failed else every_s
                 stopped.wait(wait * (1 - SPREAD * secrets.SystemRandom().random()))
 
-    return 130 if signal.SIGINT in until_stopped(work) else 0
+    return exit_code(until_stopped(work))
 
 
 # --- what was done ----------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
 from ..process import privileges
-from ..process.stopping import stopping
+from ..process.stopping import exit_code, stopping
 from ..units import format_count, parse_rate
 from . import record, values
 
@@ -95,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         stop = partial(loop.call_soon_threadsafe, serving.cancel)
         with stopping(stop) as ended_by, contextlib.suppress(asyncio.CancelledError):
             await serving
-        return 130 if signal.SIGINT in ended_by else 0
+        return exit_code(ended_by)
 
     async def work() -> int:
         try:

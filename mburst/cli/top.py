@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import threading
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import extras
 from ..errors import MburstError
 from ..process import privileges
-from ..process.stopping import stopping, stopping_by, wait_for_signals
+from ..process.stopping import exit_code, stopping, stopping_by, wait_for_signals
 from . import definition, live, record
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def _show(
         app = TopApp(LiveLook(following, LiveBursts(following, what)), title, dropped)
         with stopping(app.end) as ended_by, stopping_by(ended, app.end):
             app.run()
-        return 130 if signal.SIGINT in ended_by else 0
+        return exit_code(ended_by)
     finally:
         following.close()
 

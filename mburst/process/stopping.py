@@ -7,14 +7,19 @@ import _thread
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from . import printing
-from .interrupting import SIGNALS, is_ignored_hangup, note_end, was_raised
+from .interrupting import INTERRUPTED, SIGNALS, is_ignored_hangup, note_end, was_raised
 
 EVERY_S = 0.1  # longest delay between the end of the work and that of the thread that waits to stop it
+
+
+def exit_code(ended_by: Sequence[signal.Signals]) -> int:
+    """Returns the exit code of work that has been done until the first of these signals."""
+    return INTERRUPTED if signal.SIGINT in ended_by[:1] else 0
 
 
 def wait_for_signals(wait: Callable[[float], object]) -> None:
