@@ -19,11 +19,10 @@ static int64_t took_ns(const struct mb_bins_options *options, uint32_t wire_byte
 
 int64_t mb_bins_open_ns(const struct mb_bins_options *options)
 {
-	int64_t open = options->window_ns > options->least_open_ns ? options->window_ns : options->least_open_ns;
+	const int64_t open = options->window_ns > options->least_open_ns ? options->window_ns : options->least_open_ns;
+	const int64_t longest = options->spread_bps ? took_ns(options, MB_MERGED_WIRE) : 0;
 
-	if (options->spread_bps && __builtin_add_overflow(open, took_ns(options, MB_MERGED_WIRE), &open))
-		open = INT64_MAX;
-	return open / options->bin_ns < MB_BINS_OPEN ? open : MB_BINS_OPEN * options->bin_ns;
+	return open + (longest / MB_SPREAD_BINS < options->bin_ns ? longest : MB_SPREAD_BINS * options->bin_ns);
 }
 
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,

@@ -38,6 +38,9 @@ struct mb_bins_options {
 };
 
 #define MB_BINS_OPEN (1 << 20)
+/* Most bins over which a merged frame is spread: 82 ms of 10 us, so 64 KiB at 6.4 Mb/s. On a link that is taken for a
+ * slower one, each frame takes as many steps. */
+#define MB_SPREAD_BINS (1 << 13)
 /* Wire bytes of the largest merged frame: 8 * 65535 bytes (BIG TCP), in segments of at least 400. */
 #define MB_MERGED_WIRE (640u << 10)
 #define MB_DROP_BINS (1 << 20)
@@ -123,7 +126,7 @@ void mb_bin_append(struct mb_table *rows, const struct mb_lane *lane, int64_t nu
 void mb_lane_totals_add(struct mb_lane_totals *totals, const struct mb_bin *bin);
 
 /* How long bins stay open behind the newest stamp: for the window, and if merged frames are spread, for as long as the
- * largest one takes in addition, but at most MB_BINS_OPEN bins. */
+ * largest one takes in addition, but at most for MB_SPREAD_BINS. */
 int64_t mb_bins_open_ns(const struct mb_bins_options *options);
 
 /* BUSY determines which senders get rows. ROWS and what they point to must outlive the lane. Returns 0 or -ENOMEM. */

@@ -431,9 +431,9 @@ def test_split_frames_that_take_longer_than_the_reorder_window(size, link_bps, b
 
 
 def test_a_frame_that_cannot_be_split_is_stated():
-    """64 KB take 13 s at 40 kb/s: longer than a million bins of 10 µs, the most that stay open."""
+    """64 KB take 130 ms at 4 Mb/s: more than 8,192 bins of 10 µs, over which a frame is spread at most."""
     frames = [Frame(START_NS, 1, 14 + 40 + 64_000 // 1460 * 1460)]
-    rows, _, [lane], facts = record(frames, bin_ns=10_000, spread_bps=40_000, mtu=1500)
+    rows, _, [lane], facts = record(frames, bin_ns=10_000, spread_bps=4_000_000, mtu=1500)
     assert lane["bytes"] == sum(row["bytes"] for row in rows)
     assert "1 merged frame took longer than bins stay open (--split-merged)" in facts["notice"].splitlines()[-1]
 

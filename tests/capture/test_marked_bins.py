@@ -141,3 +141,11 @@ def test_a_merged_frame_that_bins_are_not_open_for_is_stated(driver: Path) -> No
         found = run(driver, *words, f"m:9000000:{wire}")
         assert found["squeezed"] == squeezed
         assert sum(row[WIRE] for row in found["rows"]) == wire + 124
+
+
+def test_a_packet_within_the_longest_window_is_in_its_bin(driver: Path) -> None:
+    """The window is longer than the most bins that may be open, by less than a bin."""
+    stamps = (20_000_000, 9_514_235, 20_000_001, 40_000_000)
+    found = run(driver, "bin=10", "window=10485765", *(f"p:{stamp}" for stamp in stamps))
+    assert found["late"] == 0
+    assert {row[TS] for row in found["rows"]} == {9_514_230, 20_000_000, 40_000_000}
