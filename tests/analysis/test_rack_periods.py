@@ -49,7 +49,7 @@ def test_a_lane_whose_bins_of_a_period_are_missing_is_listed(store):
             [damaged] = {*sealed_files(store, "bins")} - before
     damaged.write_bytes(b"x" * damaged.stat().st_size)
     page = report(store, start=START + 1100 * MS, length=800 * MS)
-    assert [(lane.name, lane.recorded_ns, lane.dropped) for lane in page.lanes] == [(("a", "eth0", "in"), 0, 7)]
+    assert [(lane.name, lane.recorded_ns, lane.loss.dropped) for lane in page.lanes] == [(("a", "eth0", "in"), 0, 7)]
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["with a path", "without"])

@@ -28,7 +28,8 @@ FRAMES = [
 
 
 def page_text(path: Path) -> str:
-    return unescape(re.sub(r"<[^>]+>|\s+", " ", path.read_text())).replace("  ", " ")
+    shown = re.sub(r"<(script|style)\b.*?</\1>", " ", path.read_text(), flags=re.DOTALL)
+    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown)))
 
 
 def reported(store: Path, folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
