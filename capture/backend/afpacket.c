@@ -237,6 +237,7 @@ static int afpacket_open(struct mb_backend *backend, const struct mb_backend_opt
 	backend->live = true;
 	status = open_capture(state, options, error);
 	backend->restores = state->stamping.changed;
+	backend->clock = state->stamping.clock;
 	return status;
 }
 

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "backend/counts.h"
 #include "error.h"
@@ -162,6 +163,8 @@ struct mb_backend {
 	void *state;
 	bool live;          /* set by open(): frames arrive in real time, so that silence means that time passes, and
 			     * reading ahead would wait */
+	clockid_t clock;    /* set by open() of a live backend: what stamps, CLOCK_REALTIME (0) or the clock of an
+			     * interface */
 	bool restores;      /* close() restores the settings of an interface, which needs CAP_NET_ADMIN */
 	struct mb_error passed_over; /* the reason why `auto` skipped a backend that gives way, or empty */
 	bool starved;       /* the latest read() yielded nothing because nothing more had been written */

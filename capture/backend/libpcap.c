@@ -155,6 +155,7 @@ static int libpcap_backend_open(struct mb_backend *backend, const struct mb_back
 	backend->live = true;
 	status = open_capture(state, options, error);
 	backend->restores = state->stamping.changed;
+	backend->clock = state->stamping.clock;
 	return status;
 }
 

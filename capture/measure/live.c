@@ -87,6 +87,12 @@ void mb_live_mark_losses(struct mb_engine *engine)
 	}
 }
 
+/* Whether stamps, and so the times of losses, are of the clock whose steps are noticed. */
+static bool stamps_by_system_time(const struct mb_engine *engine)
+{
+	return engine->backend->clock == CLOCK_REALTIME;
+}
+
 /* Read one clock between two readings of the other, so that a pause in between does not look like a step. Returns false
  * if there was a pause. */
 static bool read_ahead(int64_t *now_ns, int64_t *ahead_ns)
@@ -116,23 +122,26 @@ static struct mb_loss before_step(struct mb_loss loss, int64_t end_ns, int64_t n
 }
 
 /* The clock was set between the last check and NOW_NS. Losses that were reported since then may be from before the step
- * or after it: mark the bins of both times, and begin an epoch in between. */
+ * or after it: mark the bins of both times, and begin an epoch in between. Losses in the time of another clock, which
+ * goes on, are only in that time. */
 static int step(struct mb_engine *engine, int64_t now_ns, int64_t ahead_ns)
 {
 	struct mb_live_clock *clock = &engine->clock;
 	const int64_t end_ns = now_ns + clock->ahead_ns, new_ns = now_ns + ahead_ns;
 	const bool has_losses = clock->losses.count;
+	const bool stamps = stamps_by_system_time(engine);
 	struct mb_loss loss;
 
 	while (mb_drop_queue_take(&clock->losses, &loss)) {
-		loss = before_step(loss, end_ns, new_ns);
-		mark(engine, loss.first_ns, loss.last_ns > end_ns ? loss.last_ns : end_ns);
+		if (stamps)
+			loss = before_step(loss, end_ns, new_ns);
+		mark(engine, loss.first_ns, stamps && end_ns > loss.last_ns ? end_ns : loss.last_ns);
 		mb_drop_queue_add(&engine->losses, &loss);
 	}
 	for (uint32_t i = 0; i < engine->n_lanes; i++)
 		if (mb_lane_step(&engine->lanes[i]->lane))
 			return -ENOMEM;
-	if (has_losses)
+	if (has_losses && stamps)
 		mark(engine, clock->checked_ns + ahead_ns, new_ns);
 	return 0;
 }

@@ -2,11 +2,13 @@
  *
  * The engine on a live backend and a clock that this file simulates (linked with
  * --wrap=clock_gettime): a frame of 100 bytes each 100 us, ten a read. Arguments:
- *   READS STEP_AT_READ STEP_NS [LOSS_AT_READ LOSS_FIRST_NS LOSS_LAST_NS] [SILENT_FROM SILENT_TO] [OUT_FROM [LOSSES]]
+ *   READS STEP_AT_READ STEP_NS [LOSS_AT_READ LOSS_FIRST_NS LOSS_LAST_NS] [SILENT_FROM SILENT_TO] [OUT_FROM [LOSSES
+ *   [BEHIND_NS]]]
  * System time steps by STEP_NS before read STEP_AT_READ. Read LOSS_AT_READ reports a loss between the
  * two times since the start. Reads from SILENT_FROM to SILENT_TO yield nothing; frames from read
  * OUT_FROM on leave. Prints the rows of bins of 1 ms, a JSON object a line, each with the read after
- * which it was complete; or, if LOSSES is 1, the losses that the engine reports.
+ * which it was complete; or, if LOSSES is 1, the losses that the engine reports. If BEHIND_NS is not 0, frames are
+ * stamped by the clock of an interface, which is behind system time and does not step; losses are in its time.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,7 +23,7 @@
 #define READ_NS 1000000
 
 static int64_t now_ns, step_ns;
-static long reads, arguments[10];
+static long reads, arguments[11];
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
@@ -49,7 +51,7 @@ static int fake_read(struct mb_backend *backend, struct mb_batch *batch, int tim
 		if (reads > arguments[6] && reads <= arguments[7])
 			continue;
 		batch->frames[batch->count++] = (struct mb_frame){
-			.ts_ns = START_NS + step_ns + now_ns,
+			.ts_ns = START_NS + (arguments[10] ? -arguments[10] : step_ns) + now_ns,
 			.data = data,
 			.caplen = sizeof(data),
 			.len = 100,
@@ -124,8 +126,9 @@ int main(int argc, char **argv)
 	struct mb_error error = { "" };
 	struct mb_engine *engine;
 
-	for (int i = 1; i < argc && i < 11; i++)
+	for (int i = 1; i < argc && i < 12; i++)
 		arguments[i - 1] = strtol(argv[i], NULL, 0);
+	backend.clock = arguments[10] ? CLOCK_TAI : CLOCK_REALTIME; /* any other clock */
 	engine = mb_engine_create(&options, &backend);
 	while (engine && mb_engine_run(engine, 1, &error) > 0)
 		print_rows(engine);

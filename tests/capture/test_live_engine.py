@@ -105,6 +105,18 @@ def test_a_loss_around_a_step_is_as_long_as_it_was(play, read, first_us, last_us
     assert losses == [[reported_us[0] * 1000, reported_us[1] * 1000, 7]]
 
 
+@pytest.mark.parametrize("step_us", [2_000, -5_000, 3_600_000, -3_600_000])
+@pytest.mark.parametrize("behind_ms", [100_000, 5, -5])
+def test_a_step_of_system_time_does_not_extend_losses_of_another_clock(play, behind_ms, step_us):
+    """An interface stamps, by a clock that does not step: the loss is in its time, and is as long as it was."""
+    first, last = 28_900_000 - behind_ms * MS, 30_100_000 - behind_ms * MS
+    loss = (60, 30, step_us * 1000, 30, first, last, 0, 0, 0)
+    rows = play(*loss, 0, behind_ms * MS)
+    found = {row["ts_ns"] // MS + behind_ms for row in rows if row["quality"] & DROPS}
+    assert found == {28, 29, 30} and sum(row["packets"] for row in rows) == 600
+    assert play(*loss, 1, behind_ms * MS) == [[first, last, 7]]
+
+
 def test_bins_with_all_packets_lost_are_rows(play):
     """Reads 20 to 29 return nothing, and a loss states why. Otherwise that time would look silent."""
     rows = play(50, 0, 0, 29, 20 * MS, 30 * MS - 1, 20, 30)
