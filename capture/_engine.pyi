@@ -262,9 +262,11 @@ class Capture:
         at least every 0.1 s, without rows if no bin was closed.
 
         Raises MburstError if the input is damaged, after all rows before the fault."""
-    def losses(self) -> list[tuple[int, int, int]]:
-        """Returns the losses of a live backend that no earlier call returned: (first_ns, last_ns, packets), oldest
-        first. Each lost packet is in exactly one of them. Returns no losses before the first lane exists."""
+    def losses(self) -> list[tuple[int, int, int, bool]]:
+        """Returns the losses of a live backend that no earlier call returned: (first_ns, last_ns, packets, is_split),
+        oldest first. Each lost packet is in exactly one of them. A loss is split if the clock was set in that time: it
+        is then two losses, one in the time of each clock, and one of them has the packets of both, the other 0.
+        Returns no losses before the first lane exists."""
     def stop(self, leaves: bool = False, /) -> None:
         """Ends the capture soon; read() then yields the remaining rows. Any thread may call it. With LEAVES, a pinned
         program (`pins`) continues to count, and the next Capture yields its counts from now on; otherwise it ends."""

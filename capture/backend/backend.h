@@ -88,6 +88,8 @@ static inline uint64_t mb_add_saturating(uint64_t some, uint64_t more)
 struct mb_loss {
 	int64_t first_ns, last_ns;
 	uint64_t packets;
+	bool is_split; /* around a step of the clock: its parts before and after the step are two losses, and the
+			* packets of both are in one of them; the other has 0 */
 };
 
 /* A loss is reported before any frame with a stamp more than this after the loss's first_ns. */

@@ -23,6 +23,7 @@ void mb_drop_queue_add(struct mb_drop_queue *queue, const struct mb_loss *loss)
 
 		extend(&last->first_ns, &last->last_ns, loss);
 		last->packets += loss->packets;
+		last->is_split |= loss->is_split;
 		return;
 	}
 	queue->losses[(queue->oldest + queue->count++) % MB_DROP_QUEUE_CAPACITY] = *loss;

@@ -364,8 +364,8 @@ static PyObject *capture_losses(PyObject *object, PyObject *unused)
 	if (!list || check_usable(self))
 		return NULL;
 	while (mb_drop_queue_take(&self->engine->losses, &loss)) {
-		py_auto *item = Py_BuildValue("(LLK)", (long long)loss.first_ns, (long long)loss.last_ns,
-					      (unsigned long long)loss.packets);
+		py_auto *item = Py_BuildValue("(LLKO)", (long long)loss.first_ns, (long long)loss.last_ns,
+					      (unsigned long long)loss.packets, loss.is_split ? Py_True : Py_False);
 
 		if (!item || PyList_Append(list, item))
 			return NULL;

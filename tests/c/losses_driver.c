@@ -19,7 +19,8 @@ static void print_losses(struct mb_drop_queue *queue)
 
 	printf("[");
 	for (; mb_drop_queue_take(queue, &loss); between = ", ")
-		printf("%s[%" PRId64 ", %" PRId64 ", %" PRIu64 "]", between, loss.first_ns, loss.last_ns, loss.packets);
+		printf("%s[%" PRId64 ", %" PRId64 ", %" PRIu64 "%s]", between, loss.first_ns, loss.last_ns,
+		       loss.packets, loss.is_split ? ", true" : "");
 	printf("]");
 }
 

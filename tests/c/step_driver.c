@@ -79,7 +79,7 @@ static bool fake_loss(struct mb_backend *backend, struct mb_loss *loss)
 	if (reported || !arguments[3] || reads <= arguments[3])
 		return false;
 	reported = true;
-	*loss = (struct mb_loss){ START_NS + arguments[4], START_NS + arguments[5], 7 };
+	*loss = (struct mb_loss){ START_NS + arguments[4], START_NS + arguments[5], 7, false };
 	return true;
 }
 

@@ -461,6 +461,6 @@ def test_bins_that_a_late_reader_misses_are_a_counted_loss(pair, pause):
     marked = [row for row in reading.bins if row["quality"] & DROPS]
     assert bool(marked) == bool(lost)
     assert by_ms(reading.bins) == by_ms(reading.senders)
-    for first_ns, last_ns, _ in reading.losses:
+    for first_ns, last_ns, *_ in reading.losses:
         within = [row for row in reading.bins if first_ns <= row["ts_ns"] < last_ns - 10_000]
         assert not sum(row["packets"] for row in within if not row["quality"] & DROPS)

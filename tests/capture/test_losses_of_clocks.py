@@ -38,9 +38,10 @@ def test_a_loss_after_a_step_has_the_time_of_the_new_clock(find):
     assert find(20_000, *bins) == (before, [[STEP_BASE + 20_000, STEP_BASE + 29_999, 2]])
 
 
-def test_a_loss_around_a_step_is_in_the_time_of_both_clocks(find):
-    """Its packets are counted once."""
-    assert find(20_000, "10:0:5", "30:8:1") == (
-        [[BASE + 10_000, BASE + 19_999, 3]],
-        [[STEP_BASE + 20_000, STEP_BASE + 29_999, 0]],
+@pytest.mark.parametrize(("step_at", "before", "after"), [(20, 3, 0), (21, 3, 0), (19, 0, 3), (11, 0, 3)])
+def test_a_loss_around_a_step_is_in_the_time_of_both_clocks(find, step_at, before, after):
+    """Its packets are counted once, in the longer part; both parts state that they are parts."""
+    assert find(step_at * 1000, "10:0:5", "30:8:1") == (
+        [[BASE + 10_000, BASE + step_at * 1000 - 1, before, True]],
+        [[STEP_BASE + step_at * 1000, STEP_BASE + 29_999, after, True]],
     )

@@ -22,7 +22,8 @@ from mounts import tmpfs
 from outcomes import outcome
 from waiting import wait_for
 
-from mburst.sql import StoreFolder, locks
+from mburst.services.record.gaps import GapWriter
+from mburst.sql import StoreFolder, locks, new_writer
 
 KILLS = int(os.environ.get("MBURST_FAULTS", "6") or 6)  # `make faults` asks for 100
 
@@ -275,3 +276,16 @@ def test_a_restart_of_the_machine_is_distinguished_from_a_kill(lab: Lab, sender:
     recorder.stored(9).end(signal.SIGINT)
     [(reason, packets, detail)] = query(store, "SELECT reason, packets, detail FROM gaps")
     assert (reason, packets) == ("power", None) and "was restarted" in detail
+
+
+def test_a_loss_around_a_step_of_the_clock_has_its_packets_in_one_gap(tmp_path: Path) -> None:
+    """It is split at the step. How many packets the other part lost is not known: it has no number, not even 0."""
+    names = ("recording_id", "host", "rack", "interface", "direction")
+    store = StoreFolder.create(tmp_path / "store")
+    writer = GapWriter(store, "x", "x", new_writer())
+    hour, ms = 3600 * 10**9, 10**6
+    losses = [(hour, hour + 20 * ms, 0, True), (5 * ms, 3000 * ms, 65_386, True), (3001 * ms, 3002 * ms, 4, False)]
+    writer.look([*losses, (9 * hour, 9 * hour + ms, 1, False)], [dict.fromkeys(names, "x")])
+    writer.close()
+    gaps = query(store.path, "SELECT start_ns, packets, detail LIKE 'the clock was set %' FROM gaps ORDER BY ALL")
+    assert gaps == [(5 * ms, 65_390, True), (hour, None, True), (9 * hour, 1, False)]

@@ -45,27 +45,31 @@ static struct mb_ebpf_ring_memory ring_of(const struct mb_ebpf_reader *reader, e
 }
 
 /* Record a loss of PACKETS in FROM … END - 1 of the kernel's time. If the clock was set in that time, the packets may
- * have been lost before and after it. */
+ * have been lost before and after it: the longer part has them all. */
 static void add_loss(struct mb_ebpf_reader *reader, uint64_t from, uint64_t end, uint64_t packets,
 		     struct mb_drop_queue *drops)
 {
 	const uint64_t step = reader->step_at_ns;
+	const uint64_t before_end = end < step ? end : step, after_from = from > step ? from : step;
+	const bool is_split = from < step && step < end;
+	const bool is_before = is_split ? step - from >= end - step : from < step;
+	const struct mb_loss before = {
+		.first_ns = (int64_t)from + reader->base_ns,
+		.last_ns = (int64_t)before_end - 1 + reader->base_ns,
+		.packets = is_before ? packets : 0,
+		.is_split = is_split,
+	};
+	const struct mb_loss after = {
+		.first_ns = (int64_t)after_from + reader->step_base_ns,
+		.last_ns = (int64_t)end - 1 + reader->step_base_ns,
+		.packets = is_before ? 0 : packets,
+		.is_split = is_split,
+	};
 
-	if (from < step) {
-		mb_drop_queue_add(drops, &(struct mb_loss){
-						 .first_ns = (int64_t)from + reader->base_ns,
-						 .last_ns = (int64_t)(end < step ? end : step) - 1 + reader->base_ns,
-						 .packets = packets,
-					 });
-		packets = 0; /* they are counted once */
-		from = step;
-	}
-	if (from < end)
-		mb_drop_queue_add(&reader->later, &(struct mb_loss){
-							  .first_ns = (int64_t)from + reader->step_base_ns,
-							  .last_ns = (int64_t)end - 1 + reader->step_base_ns,
-							  .packets = packets,
-						  });
+	if (is_before || is_split)
+		mb_drop_queue_add(drops, &before);
+	if (!is_before || is_split)
+		mb_drop_queue_add(&reader->later, &after);
 }
 
 /* Record losses. Every slot has the number of packets before it, so the slots from FIRST on show how many were lost.

@@ -24,6 +24,8 @@ LOST = ("dropped", "reader too slow")  # reasons of gaps whose packets the recor
 _JOIN_NS = NS_PER_S  # losses closer together than this are one gap
 _LONGEST_NS = 10 * NS_PER_S  # longest row of a continuing gap; then another row begins
 
+_SPLIT = "the clock was set in the time of a loss: its packets before and after that are counted in one gap"
+
 
 def opened(row: Row, reason: str, detail: str = "") -> Row:
     """Returns the open gap behind the recording with the last row ROW."""
@@ -165,18 +167,21 @@ class GapWriter:
         self._looked = time.monotonic_ns()
         self._stalls: list[tuple[int, int]] = []  # times in which the recorder did not read
 
-    def look(self, losses: list[tuple[int, int, int]], rows: list[Row]) -> None:
-        """Add the LOSSES of a capture. Called after every read; ROWS are the capture's rows of recordings."""
+    def look(self, losses: list[tuple[int, int, int, bool]], rows: list[Row]) -> None:
+        """Add the LOSSES of a capture, as its losses() returns them. Called after every read; ROWS are the capture's
+        rows of recordings."""
         now, passed = time.time_ns(), time.monotonic_ns() - self._looked
         self._looked += passed
         if passed > NS_PER_S:
             self._stalls = [*self._stalls[-9:], (now - passed, now)]
-        for first_ns, last_ns, packets in losses:
-            self._add(first_ns, last_ns, packets, rows)
+        for first_ns, last_ns, packets, is_split in losses:
+            self._add(first_ns, last_ns, packets if packets or not is_split else None, rows)
+            if is_split and self._gap and _SPLIT not in self._gap["detail"]:
+                self._gap["detail"] = "; ".join(text for text in (self._gap["detail"], _SPLIT) if text)
         if self._gap and now - self._gap["end_ns"] > 2 * _JOIN_NS:
             self._flush()
 
-    def _add(self, first_ns: int, last_ns: int, packets: int, rows: list[Row]) -> None:
+    def _add(self, first_ns: int, last_ns: int, packets: int | None, rows: list[Row]) -> None:
         stall = next((stall for stall in self._stalls if stall[0] <= last_ns and first_ns <= stall[1]), None)
         reason = "reader too slow" if stall else "dropped"
         gap = self._gap
@@ -201,7 +206,8 @@ class GapWriter:
             }
         else:
             self._gap["end_ns"] = max(last_ns, self._gap["end_ns"])
-            self._gap["packets"] += packets
+            if packets is not None:
+                self._gap["packets"] = packets + (self._gap["packets"] or 0)
 
     def _flush(self) -> None:
         import pyarrow as pa
