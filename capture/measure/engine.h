@@ -45,6 +45,8 @@ struct mb_live_clock {
 	int64_t ahead_ns;                  /* CLOCK_REALTIME minus CLOCK_MONOTONIC_RAW, … */
 	int64_t checked_ns;                /* … read at this time of the latter */
 	struct mb_drop_queue losses;       /* reported since then */
+	int64_t stepped_ns;                /* when the last step was noticed, in the time of checked_ns, … */
+	int64_t step_end_ns, step_new_ns;  /* … by the old clock and the new one; equal: there was none */
 	bool started;
 };
 

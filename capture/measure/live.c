@@ -76,12 +76,33 @@ static void mark(struct mb_engine *engine, int64_t first_ns, int64_t last_ns)
 		mb_lane_mark_drops(&engine->lanes[i]->lane, first_ns, last_ns);
 }
 
+/* Cut LOSS, which was reported after the step of the clock was noticed, to the time of the new clock, if it extends from
+ * the old clock's time to that. If the clock was set back, its ends are reversed, and it is longer than the time since
+ * the step. After a short step back it may as well be a loss of one clock alone, and stays. */
+static struct mb_loss after_step(const struct mb_engine *engine, struct mb_loss loss)
+{
+	const struct mb_live_clock *clock = &engine->clock;
+	const int64_t end_ns = clock->step_end_ns, new_ns = clock->step_new_ns;
+	const int64_t passed_ns = mb_clock_ns(CLOCK_MONOTONIC_RAW) - clock->stepped_ns;
+
+	if (new_ns == end_ns || passed_ns > SHORT_STEP_NS)
+		return loss;
+	if (new_ns < end_ns && loss.first_ns <= new_ns + passed_ns && loss.last_ns - loss.first_ns > SHORT_STEP_NS) {
+		loss.last_ns = loss.first_ns > new_ns ? loss.first_ns : new_ns;
+		loss.first_ns = loss.first_ns < new_ns ? loss.first_ns : new_ns;
+	} else if (new_ns > end_ns && loss.first_ns <= end_ns && loss.last_ns > end_ns) {
+		loss.first_ns = loss.last_ns < new_ns ? loss.last_ns : new_ns;
+	}
+	return loss;
+}
+
 void mb_live_mark_losses(struct mb_engine *engine)
 {
 	struct mb_loss loss;
 
 	take_losses(engine);
 	while (mb_drop_queue_take(&engine->clock.losses, &loss)) {
+		loss = after_step(engine, loss);
 		mark(engine, loss.first_ns, loss.last_ns);
 		mb_drop_queue_add(&engine->losses, &loss);
 	}
@@ -143,6 +164,11 @@ static int step(struct mb_engine *engine, int64_t now_ns, int64_t ahead_ns)
 			return -ENOMEM;
 	if (has_losses && stamps)
 		mark(engine, clock->checked_ns + ahead_ns, new_ns);
+	if (stamps) {
+		clock->stepped_ns = now_ns;
+		clock->step_end_ns = end_ns;
+		clock->step_new_ns = new_ns;
+	}
 	return 0;
 }
 
@@ -156,9 +182,9 @@ int mb_live_check_clock(struct mb_engine *engine)
 	take_losses(engine);
 	if (!read_ahead(&now_ns, &ahead_ns)) {
 		for (uint32_t i = 0; i < clock->losses.count; i++) {
-			const struct mb_loss *loss = mb_drop_queue_at(&clock->losses, i);
+			const struct mb_loss loss = after_step(engine, *mb_drop_queue_at(&clock->losses, i));
 
-			mark(engine, loss->first_ns, loss->last_ns); /* the next check may show that there was a step */
+			mark(engine, loss.first_ns, loss.last_ns); /* the next check may show that there was a step */
 		}
 		return 0;
 	}

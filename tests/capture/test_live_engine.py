@@ -105,6 +105,27 @@ def test_a_loss_around_a_step_is_as_long_as_it_was(play, read, first_us, last_us
     assert losses == [[reported_us[0] * 1000, reported_us[1] * 1000, 7]]
 
 
+@pytest.mark.parametrize(
+    ("read", "first_us", "last_us", "step_us", "marked", "reported_us"),
+    [
+        (31, -9_968_600, 30_200, -10_000_000, {-9_969}, (-9_969_000, -9_968_600)),
+        (31, 30_200, 3_631_700, 3_600_000, {3_631}, (3_631_000, 3_631_700)),
+        (31, -9_968_600, -9_968_200, -10_000_000, {-9_969}, (-9_968_600, -9_968_200)),
+        (31, 3_631_200, 3_631_700, 3_600_000, {3_631}, (3_631_200, 3_631_700)),
+        (900, -9_900_000, -9_899_500, -10_000_000, {-9_900}, (-9_900_000, -9_899_500)),
+    ],
+)
+def test_a_loss_that_is_reported_after_its_step_is_in_the_new_clock(
+    play, read, first_us, last_us, step_us, marked, reported_us
+):
+    """The counter is read once a millisecond, the packets more often: the read that notices the step need not report
+    the loss around it."""
+    loss = (11_000, 30, step_us * 1000, read, first_us * 1000, last_us * 1000, 0, 0, 0)
+    rows = [row for row in play(*loss) if row["quality"] & DROPS]
+    assert {(row["clock_epoch"], row["ts_ns"] // MS) for row in rows} <= {(1, ms) for ms in marked}
+    assert play(*loss, 1) == [[reported_us[0] * 1000, reported_us[1] * 1000, 7]]
+
+
 @pytest.mark.parametrize("step_us", [2_000, -5_000, 3_600_000, -3_600_000])
 @pytest.mark.parametrize("behind_ms", [100_000, 5, -5])
 def test_a_step_of_system_time_does_not_extend_losses_of_another_clock(play, behind_ms, step_us):
