@@ -22,6 +22,10 @@ class UsageError(MburstError):
     exit_code = 2
 
 
+class UnresolvedName(MburstError):
+    """The name of a host has no address, perhaps only now."""
+
+
 class Interrupted(MburstError):
     """SIGINT, SIGTERM or SIGHUP ended the command before it was done."""
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import MburstError
 from ..messages import print_message
+from ..names import shown
 from ..process.stopping import exit_code, reloading, stopping
+from .beside import beside
 from .config import RunPart
 from .part import USAGE, PartProcess
 from .systemd import MINE, ServiceManager
@@ -22,12 +25,14 @@ from .systemd import MINE, ServiceManager
 STOP_S = 60.0  # time for parts to end after a signal
 IMPATIENT_S = 1.0
 LOOK_S = 1.0
+CHECKS_S = 60.0  # time for reading the file again and for all checks of its parts
 Reading = tuple[Sequence[RunPart], Mapping[str, str]]  # the parts of a file, and the environment of their processes
 
 
 class Supervisor:
     """Runs parts until they are done or a signal arrives. On SIGHUP, `reread` returns the present parts; `check` raises
-    MburstError if one of them could not start."""
+    MburstError if a new or changed one could not start. Both run in a thread, because they may wait for a server or for
+    a process."""
 
     def __init__(
         self,
@@ -45,8 +50,10 @@ class Supervisor:
         self.running: dict[str, PartProcess] = {}  # those that shall run, by name
         self.unended: dict[PartProcess, None] = {}  # those, and the removed and replaced ones, in order of their starts
         self.done: dict[str, RunPart] = {}  # parts that finished by themselves; they are not restarted
+        self.rejected: dict[str, RunPart] = {}  # parts that rejected their arguments; a reload starts them again
         self.tasks: set[asyncio.Task[None]] = set()
         self.woken, self.stopping, self.reload = asyncio.Event(), False, False
+        self.reloading: asyncio.Task[None] | None = None
         self.stopped_at = 0.0
         self.code = 0
 
@@ -66,16 +73,19 @@ class Supervisor:
         for part in self.parts:
             self._start(part)
         self.manager.ready()
-        while self.tasks and not self.stopping:
+        while (self.tasks or self.reloading) and not self.stopping:
             await self._look()
+        if self.reloading:
+            self.reloading.cancel()
         self.manager.stopping()
         await self._end()
 
     async def _look(self) -> None:
         """Do what is due once a second, or as soon as a part ends or a signal arrives."""
-        if self.reload:
+        if self.reload and not self.reloading:
             self.reload = False
-            self._reload()
+            self.reloading = asyncio.create_task(self._reload())
+            self.reloading.add_done_callback(self._reloaded)
         for one in self.running.values():
             one.look()
         alive = sum(one.process is not None for one in self.running.values())
@@ -95,6 +105,7 @@ class Supervisor:
         one = self.running[part.name] = PartProcess(part, self.environment)
         self.unended[one] = None
         self.done.pop(part.name, None)
+        self.rejected.pop(part.name, None)
         self.tasks.add(asyncio.create_task(self._keep(one, earlier)))
 
     async def _keep(self, one: PartProcess, earlier: Sequence[PartProcess]) -> None:
@@ -105,8 +116,8 @@ class Supervisor:
         del self.unended[one]
         if self.running.get(one.part.name) is one:
             del self.running[one.part.name]
-            if not code:
-                self.done[one.part.name] = one.part
+            if code in (0, USAGE):
+                (self.rejected if code else self.done)[one.part.name] = one.part
 
     # --- reloading the file ---
 
@@ -114,33 +125,47 @@ class Supervisor:
         self.reload = True
         self.woken.set()
 
-    def _reload(self) -> None:
-        """End removed parts, start new ones, and restart changed ones."""
+    def _reloaded(self, task: asyncio.Task[None]) -> None:
+        self.reloading = None
+        self.woken.set()
+
+    async def _reload(self) -> None:
+        """End removed parts, start new ones, and restart changed ones. After any error, all parts continue."""
         if self.reread is None:
             return
         self.manager.reloading()
+        known = {**self.rejected, **self.done, **{name: one.part for name, one in self.running.items()}}
         try:
-            parts, environment = self.reread()
-            for part in parts:
-                if self._would_start(part):
-                    self.check(part, environment)
+            async with asyncio.timeout(CHECKS_S):
+                parts, environment = await beside(lambda given_up: self._checked(known, given_up))
+        except TimeoutError:
+            _not_reloaded(f"its checks took longer than {CHECKS_S:g} s")
         except MburstError as error:
-            print_message(f"not reloaded, all parts continue: {error}" + (f" ({error.hint})" if error.hint else ""))
+            _not_reloaded(f"{error}" + (f" ({error.hint})" if error.hint else ""))
+        except OSError as error:
+            _not_reloaded(f"{shown(str(error.filename or 'a file'))}: {error.strerror or 'cannot be read'}")
+        except Exception as error:  # unforeseen: its text may contain a secret
+            _not_reloaded(f"internal error: {type(error).__name__}")
         else:
             self.environment = _for_parts(environment)
             self._replace({part.name: part for part in parts})
         self.manager.ready()
 
-    def _would_start(self, part: RunPart) -> bool:
-        """Whether a reload with this part starts it."""
-        one = self.running.get(part.name)
-        return part != (one.part if one else self.done.get(part.name))
+    def _checked(self, known: Mapping[str, RunPart], given_up: threading.Event) -> Reading:
+        """Returns the present parts and environment, once each part that is not among the KNOWN ones is checked."""
+        assert self.reread is not None
+        parts, environment = self.reread()
+        for part in parts:
+            if part != known.get(part.name) and not given_up.is_set():
+                self.check(part, environment)
+        return parts, environment
 
     def _replace(self, wanted: Mapping[str, RunPart]) -> None:
         before = {name: one.part for name, one in self.running.items()}
         gone = [name for name in before if name not in wanted]
         changed = [name for name in before if name in wanted and wanted[name] != before[name]]
         self.done = {name: part for name, part in self.done.items() if name in wanted}
+        self.rejected = {name: part for name, part in self.rejected.items() if name in wanted}
         new = [name for name in wanted if name not in before and wanted[name] != self.done.get(name)]
         for name in [*gone, *changed]:
             self._end_one(self.running.pop(name))
@@ -186,6 +211,10 @@ class Supervisor:
                 print_message(f"{one.part.name} did not end in {self.stop_s:g} s: killed; stored rows are kept")
                 one.kill()
         await asyncio.wait(late)
+
+
+def _not_reloaded(reason: str) -> None:
+    print_message(f"not reloaded, all parts continue: {reason}")
 
 
 def _for_parts(environment: Mapping[str, str]) -> dict[str, str]:

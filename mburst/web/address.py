@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import MburstError, UsageError
+from ..errors import MburstError, UnresolvedName, UsageError
 from ..process import privileges
 from ..process.binding import cannot_bind
 from ..units import whole
@@ -65,13 +65,15 @@ def split(listen: str, port: int) -> tuple[str, int]:
 
 
 def resolved(host: str, port: int) -> str:
-    """Returns the IP address of a host. Raises MburstError, also if a name resolves to both loopback and other
-    addresses, because it is then unclear who can connect."""
+    """Returns the IP address of a host. Raises UnresolvedName, and MburstError if a name resolves to both loopback and
+    other addresses, because it is then unclear who can connect."""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
-        raise MburstError(f"{host}: cannot find its address: {reason}", "name an IP address with --listen") from error
+        raise UnresolvedName(
+            f"{host}: cannot find its address: {reason}", "name an IP address with --listen"
+        ) from error
     if len({is_loopback(address) for address in found}) > 1:
         raise MburstError(
             f"{host} is {', '.join(sorted(found))}: some of these are loopback addresses",

@@ -41,9 +41,9 @@ class Reloaded:
         self.supervisor._stop()
         await asyncio.wait_for(self.running, 60)
 
-    def reload(self, *parts: RunPart) -> None:
+    async def reload(self, *parts: RunPart) -> None:
         self.parts = parts
-        self.supervisor._reload()
+        await self.supervisor._reload()
 
     async def process(self, but: int = 0) -> int:
         """Returns the process of the part that shall run, once there is one other than BUT."""
@@ -72,12 +72,12 @@ def test_a_part_that_was_removed_starts_again_when_it_is_added_back(naps, remove
             if removed != "has ended":
                 stop(first)
             if removed == "is ending, replaced":
-                file.reload(DOZE, RunPart("other", NAP.argv))
-            file.reload(RunPart("other", NAP.argv))
+                await file.reload(DOZE, RunPart("other", NAP.argv))
+            await file.reload(RunPart("other", NAP.argv))
             if removed == "has ended":
                 await file.ended(first)
                 await asyncio.sleep(0.1)
-            file.reload(NAP, RunPart("other", NAP.argv))
+            await file.reload(NAP, RunPart("other", NAP.argv))
             if removed != "has ended":
                 await asyncio.sleep(0.3)
                 assert file.supervisor.running["nap"].process is None  # never two at once
@@ -102,13 +102,13 @@ def test_a_part_that_finished_runs_again_only_if_it_was_removed_or_changed(naps,
     async def change() -> None:
         async with Reloaded(done, other) as file:
             await finished(file)
-            file.reload(done, other)
-            file.reload(other)
-            file.reload(done, other)
+            await file.reload(done, other)
+            await file.reload(other)
+            await file.reload(done, other)
             await finished(file)
-            file.reload(NAP, other)
+            await file.reload(NAP, other)
             await file.process()
-            file.reload(done, other)
+            await file.reload(done, other)
             await finished(file)
 
     asyncio.run(change())
@@ -123,7 +123,7 @@ def test_a_second_ctrl_c_also_kills_parts_that_a_reload_has_replaced(naps, monke
         async with Reloaded(NAP) as file:
             first = await file.process()
             stop(first)
-            file.reload(DOZE)
+            await file.reload(DOZE)
             file.supervisor._stop()
             await asyncio.sleep(0.1)
             file.supervisor._hurry(signal.SIGINT)

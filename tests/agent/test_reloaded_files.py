@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -144,7 +147,7 @@ def test_a_part_whose_file_is_broken_is_not_started_in_place_of_one_that_works(c
         while not (supervisor.running.get("collect") and supervisor.running["collect"].process):
             await asyncio.sleep(0.05)
         pid = supervisor.running["collect"].process.pid
-        supervisor._reload()
+        await supervisor._reload()
         await asyncio.sleep(0.2)
         assert supervisor.running["collect"].process.pid == pid and supervisor.running["collect"].part is before
         supervisor._stop()
@@ -153,6 +156,140 @@ def test_a_part_whose_file_is_broken_is_not_started_in_place_of_one_that_works(c
     asyncio.run(work())
     assert "mburst: not reloaded, all parts continue: collect: " in (said := capfd.readouterr().err)
     assert "gnmi.yaml line 1: invalid YAML" in said and "restarted" not in said
+
+
+NAP = RunPart("nap", ["sleep", "600"])
+
+
+async def reloaded(check, *parts: RunPart, before: RunPart = NAP) -> Supervisor:
+    """Returns a supervisor of the part BEFORE, after a reload with PARTS that CHECK checks."""
+    supervisor = Supervisor([before], reread=lambda: (list(parts), {}), check=check)
+    supervisor.task = asyncio.create_task(supervisor.run())
+    while before.name in supervisor.running and not supervisor.running[before.name].process:
+        await asyncio.sleep(0.05)
+    supervisor._ask_to_reload()
+    return supervisor
+
+
+async def ended(supervisor: Supervisor) -> int:
+    supervisor._stop()
+    return await asyncio.wait_for(supervisor.task, 30)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PermissionError(13, "Permission denied", "x/y"), "x/y: Permission denied"),
+        (OSError(36, "File name too long"), "a file: File name too long"),
+        (ValueError("s3cret"), "internal error: ValueError"),
+        (SystemExit(2), "internal error: RuntimeError"),
+        (StopIteration(), "internal error: RuntimeError"),
+    ],
+)
+def test_a_reload_survives_any_error_of_a_check(monkeypatch, capfd, error, said):
+    monkeypatch.setattr("mburst.agent.part.command", lambda module, supervisor, *argv: argv)
+
+    def check(part: RunPart, environment: object) -> None:
+        raise error
+
+    async def work() -> None:
+        supervisor = await reloaded(check, NAP, RunPart("new", ["true"]))
+        await asyncio.sleep(0.3)
+        assert list(supervisor.running) == ["nap"] and not supervisor.task.done()
+        assert await ended(supervisor) == 0
+
+    asyncio.run(work())
+    assert capfd.readouterr().err == f"mburst: not reloaded, all parts continue: {said}\n"
+
+
+def test_a_check_that_the_system_refuses_is_an_error_on_which_a_user_can_act(monkeypatch):
+    """`mburst run --check` takes it as what is missing on this machine."""
+    part = RunPart("live", ["live", "--open", "--", "store"])
+
+    def refused(self: Path) -> bool:
+        raise OSError(36, "File name too long", "x")
+
+    monkeypatch.setattr(Path, "is_dir", refused)
+    with pytest.raises(MburstError, match=r"^live: .*File name too long") as caught:
+        check_files(part, dict(os.environ))
+    assert not isinstance(caught.value, UsageError)
+
+
+def test_a_slow_check_holds_neither_the_watchdog_nor_the_end_up(monkeypatch, capfd):
+    """Also one that waits for a server and cannot be interrupted."""
+    monkeypatch.setattr("mburst.agent.part.command", lambda module, supervisor, *argv: argv)
+    begun, over, beats = threading.Event(), threading.Event(), []
+
+    def check(part: RunPart, environment: object) -> None:
+        begun.set()
+        over.wait(60)
+
+    async def work() -> None:
+        supervisor = await reloaded(check, RunPart("nap", ["sleep", "601"]))
+        supervisor.manager.beat = lambda: beats.append(time.monotonic())
+        while not begun.is_set():
+            await asyncio.sleep(0.05)
+        before = len(beats)
+        await asyncio.sleep(2.5)
+        assert len(beats) >= before + 2
+        supervisor._ask_to_reload()  # a second one waits for the first
+        assert await ended(supervisor) == 0
+
+    begin = time.monotonic()
+    asyncio.run(work())
+    over.set()
+    assert time.monotonic() - begin < 30 and "reloaded" not in capfd.readouterr().err
+
+
+def test_all_checks_of_a_reload_have_one_limit(monkeypatch, capfd):
+    monkeypatch.setattr("mburst.agent.part.command", lambda module, supervisor, *argv: argv)
+    monkeypatch.setattr("mburst.agent.supervise.CHECKS_S", 0.5)
+    checked = []
+
+    def check(part: RunPart, environment: object) -> None:
+        checked.append(part.name)
+        time.sleep(0.4)
+
+    async def work() -> None:
+        supervisor = await reloaded(check, *(RunPart(name, ["sleep", "601"]) for name in ("nap", "b", "c", "d")))
+        await asyncio.sleep(2)
+        assert list(supervisor.running) == ["nap"] and supervisor.running["nap"].part is NAP
+        assert await ended(supervisor) == 0
+
+    asyncio.run(work())
+    said = "mburst: not reloaded, all parts continue: its checks took longer than 0.5 s\n"
+    assert capfd.readouterr().err == said and checked == ["nap", "b"]
+
+
+def test_a_part_that_rejected_its_arguments_does_not_block_a_reload(monkeypatch, capfd):
+    """It is not new: only new and changed parts are checked. A reload starts it again."""
+    monkeypatch.setattr("mburst.agent.part.command", lambda module, supervisor, *argv: argv)
+    bad, new = RunPart("bad", ["sh", "-c", "exit 2"]), RunPart("new", ["sleep", "600"])
+
+    def check(part: RunPart, environment: object) -> None:
+        if part.name == "bad":
+            raise UsageError("invalid")
+
+    async def work() -> None:
+        supervisor = Supervisor([NAP, bad], reread=lambda: ([NAP, bad, new], {}), check=check)
+        supervisor.task = asyncio.create_task(supervisor.run())
+        while "bad" not in supervisor.rejected:
+            await asyncio.sleep(0.05)
+        supervisor._ask_to_reload()
+        while "new" not in supervisor.running:
+            await asyncio.sleep(0.05)
+        assert await ended(supervisor) == 2
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+    assert "mburst: reloaded: started bad, new\n" in capfd.readouterr().err
+
+
+def test_a_name_without_an_address_is_not_an_invalid_file(monkeypatch):
+    def refused(*ignored: object, **more: object) -> None:
+        raise socket.gaierror(-3, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+    check_files(RunPart("live", ["live", "--open", "--listen=a.invalid:1", "--", "."]), dict(os.environ))
 
 
 def test_secrets_of_the_environment_are_known_to_the_check(collect, tmp_path):
