@@ -342,6 +342,54 @@ def test_a_process_that_shall_end_begins_no_other_delivery(written, tmp_path, mo
     assert Path("g/index.html").exists() and ending.count("f") == 2
 
 
+class Power(BaseException):
+    """The machine has lost it."""
+
+
+@pytest.mark.parametrize("ended", ["by a signal", "by a kill"])
+def test_what_was_not_begun_is_made_up_for_after_the_period(written, tmp_path, monkeypatch, ended):
+    """Also if a week has passed: then it is stated."""
+    from racklib import DAY, HOUR, START, fill
+
+    from mburst.sql import StoreFolder
+
+    fill(StoreFolder.create(tmp_path / "store"), {"a": [(50, 10)]})
+    content = 'store = "store"\n[[report]]\nname = "daily"\noutput = "out"\ndeliver = ["f", "g"]\n'
+    folder = '[[deliver]]\nname = "{0}"\nkind = "folder"\npath = "{0}"\n'
+    config, now = written(content + folder.format("f") + folder.format("g")), START + DAY + HOUR
+    report, lines = config.reports[0], []
+
+    def delivering(digest, to, *rest):
+        if ended == "by a kill":
+            raise Power
+        return deliver(digest, to, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(due, "deliver", delivering)
+        try:
+            assert due.carry_out(config, report, now, lines.append, lambda seconds: ended == "by a signal") == 2
+            assert ended == "by a signal"
+        except Power:
+            assert ended == "by a kill"
+    assert not Path("f").exists() and not Path("g").exists()
+    ledger = DeliveryLedger.seen(Path("out/.deliveries.jsonl"), config.secrets)
+    assert ledger.open_failures() == []  # it may be about to begin
+    monkeypatch.setattr("mburst.agent.delivery.ledger.DUE_NS", -1)
+    assert len(ledger.open_failures()) == 2 and "was not delivered to f at" in ledger.open_failures()[0]
+    later, lines = Path("later"), []
+    later.write_bytes(Path("out/.deliveries.jsonl").read_bytes())
+    assert due.carry_out(config, report, now + DAY, lines.append) == 0
+    assert (
+        sum("f: delivered daily" in line for line in lines) == 2 == sum("g: delivered daily" in line for line in lines)
+    )
+    assert not any("was not delivered" in path.read_text() for path in Path("f").glob("*.html"))
+    later.rename("out/.deliveries.jsonl")
+    due.carry_out(config, report, now + 9 * DAY, lines.append)
+    ledger = DeliveryLedger.seen(Path("out/.deliveries.jsonl"), config.secrets)
+    assert all("not begun before mburst ended, and too old now" in said for said in ledger.open_failures())
+    assert len(ledger.open_failures()) == 2
+
+
 def test_a_process_that_shall_end_does_not_try_again(written):
     config = written(FILE.replace('host = "mail"', 'host = "127.0.0.1"\nport = 1\nattempts = 5\nsecurity = "none"'))
     from mburst.agent.delivery import Digest

@@ -4,7 +4,7 @@ repeated."""
 from .destinations import delivery_of, folders_of
 from .digest import Digest
 from .kind import Delivery
-from .ledger import DeliveryLedger
+from .ledger import DeliveryKey, DeliveryLedger
 from .send import deliver
 
-__all__ = ["Delivery", "DeliveryLedger", "Digest", "deliver", "delivery_of", "folders_of"]
+__all__ = ["Delivery", "DeliveryKey", "DeliveryLedger", "Digest", "deliver", "delivery_of", "folders_of"]

@@ -1,10 +1,11 @@
 """The ledger of deliveries: what was delivered to whom, and what failed. It is a file of JSON lines in the folder of
 the reports; the last line of a delivery counts.
 
-A line `sending` is on the disk before the first byte with which a digest could arrive (unless sending it twice does no
-harm), and `done` follows once the destination has accepted it. If a delivery is still `sending` later (the machine or
-the connection failed before the answer), nobody can know whether it arrived: it is not sent again, and reported as
-`unsure`.
+A line `due` of each destination is on the disk before the first of them is tried, so that what a kill or a power loss
+prevented is tried by the next call. A line `sending` is there before the first byte with which a digest could arrive
+(unless sending it twice does no harm), and `done` follows once the destination has accepted it. If a delivery is still
+`sending` later (the machine or the connection failed before the answer), nobody can know whether it arrived: it is not
+sent again, and reported as `unsure`.
 
 The file has the newest deliveries only. They are counted, so that a clock that is wrong for a while removes none.
 """
@@ -24,7 +25,7 @@ from typing import Any
 from ... import files
 from ...errors import MburstError
 from ...names import shown
-from ...units import NS_PER_DAY
+from ...units import NS_PER_DAY, NS_PER_HOUR
 from ..secrets import Secrets
 
 MOST_KEPT = 10_000  # deliveries; they are the newest when the file has twice as many lines
@@ -33,6 +34,8 @@ WAIT_S = 600.0  # longest wait for another process that delivers
 MOST_SENTENCES = 10
 SENDING, DONE, FAILED, UNSURE = "sending", "done", "failed", "unsure"
 NOTHING = "nothing"  # there was nothing to send
+DUE = "due"  # not begun yet
+DUE_NS = NS_PER_HOUR  # after that time, what is still not begun is a failure
 
 
 @dataclass(frozen=True)
@@ -137,12 +140,25 @@ class DeliveryLedger:
         """Returns the state of a delivery, or '' if it was never tried."""
         return str(self._last().get(key, {"state": ""})["state"])
 
+    def plan(self, key: DeliveryKey) -> None:
+        """Note that a delivery is due, unless it was ever noted. Raises MburstError."""
+        if not self.state(key):
+            self.say(key, DUE, "not begun")
+
+    def give_up(self, report: str, to: str, until_ns: int) -> None:
+        """Note as failed what was due in periods that ended until UNTIL_NS, and is not tried any more. Raises
+        MburstError."""
+        for key, line in self._last().items():
+            if (key.report, key.to, line["state"]) == (report, to, DUE) and key.until_ns <= until_ns:
+                self.say(key, FAILED, "not begun before mburst ended, and too old now")
+
     def failed(self, report: str, to: str) -> list[tuple[int, int]]:
-        """Returns the periods of a report that failed to reach TO and may be tried again."""
+        """Returns the periods of a report that failed to reach TO, or that were due and not begun, and may be tried
+        again."""
         return [
             (key.since_ns, key.until_ns)
             for key, line in self._last().items()
-            if (key.report, key.to) == (report, to) and line["state"] == FAILED
+            if (key.report, key.to) == (report, to) and line["state"] in (FAILED, DUE)
         ]
 
     def troubles(self, to: str) -> list[str]:
@@ -154,12 +170,14 @@ class DeliveryLedger:
         return self._sentences([*latest.values(), *(line for line in self._open_lines() if line["to"] != to)])
 
     def open_failures(self) -> list[str]:
-        """Returns every delivery of the last month that is failed or unsure, for the index of reports and the status
-        of the host."""
-        return self._sentences(self._open_lines())
+        """Returns every delivery of the last month that is failed or unsure, or due for long, for the index of reports
+        and the status of the host."""
+        late_ns = time.time_ns() - DUE_NS
+        lines = self._open_lines((FAILED, UNSURE, DUE))
+        return self._sentences([line for line in lines if line["state"] != DUE or line["at_ns"] <= late_ns])
 
-    def _open_lines(self) -> list[dict[str, Any]]:
-        """Returns the last lines of deliveries that are failed or unsure, of the newest periods of each report that
+    def _open_lines(self, states: tuple[str, ...] = (FAILED, UNSURE)) -> list[dict[str, Any]]:
+        """Returns the last lines of deliveries in STATES, of the newest periods of each report that
         together are REPORTED_NS long: nobody can do anything about older ones."""
         last = self._last()
         periods: dict[str, set[tuple[int, int]]] = defaultdict(set)
@@ -169,7 +187,7 @@ class DeliveryLedger:
         return [
             line
             for key, line in last.items()
-            if line["state"] in (FAILED, UNSURE) and (key.until_ns, key.since_ns) in reported[key.report]
+            if line["state"] in states and (key.until_ns, key.since_ns) in reported[key.report]
         ]
 
     def _sentences(self, lines: list[dict[str, Any]]) -> list[str]:
@@ -206,7 +224,7 @@ def sentence(line: dict[str, Any]) -> str:
     from ...dashboards.common.words import moment
     from ...dashboards.rack.words import period
 
-    verb = "was not delivered" if line["state"] == FAILED else "may not have been delivered"
+    verb = "may not have been delivered" if line["state"] == UNSURE else "was not delivered"
     return (
         f"Report {line['report']} of {period(line['since_ns'], line['until_ns'])} {verb} to {line['to']} at "
         f"{moment(line['at_ns'])}: {line['error']}"

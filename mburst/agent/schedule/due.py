@@ -11,7 +11,7 @@ from ...errors import MburstError
 from ...messages import print_message
 from ...units import NS_PER_HOUR
 from ..config import RunConfig, ScheduledReport
-from ..delivery import DeliveryLedger, Digest, deliver
+from ..delivery import DeliveryKey, DeliveryLedger, Digest, deliver
 from .reports import LENGTH_NS, known_racks, last_period, write_racks
 from .retention import LEAST_NS
 
@@ -72,7 +72,8 @@ def carry_out(
 ) -> int:
     """Write the report that is due, deliver it and the earlier ones that failed, and remove those that are not kept.
     Returns the number of failed deliveries. If PAUSE(seconds), which waits, returns a true value, this process shall
-    end: the delivery in flight is finished, no other begins, and those that are left count as failed."""
+    end: the delivery in flight is finished, no other begins, and those that are left count as failed; the next process
+    makes up for them, also after the period."""
     from ...dashboards.rack import page
 
     period = due_period(report, now_ns)
@@ -80,6 +81,9 @@ def carry_out(
     failed = 0
     with DeliveryLedger(report.output / DeliveryLedger.NAME, config.secrets) as ledger:
         for name in report.deliver:
+            ledger.plan(DeliveryKey(report.name, period.since_ns, period.until_ns, name))
+        for name in report.deliver:
+            ledger.give_up(report.name, name, period.until_ns - LEAST_NS)
             to = config.deliveries[name]
             troubles = ledger.troubles(name)
             for since, until in _periods(report, period, ledger, name):
@@ -95,7 +99,7 @@ def carry_out(
 
 
 def _periods(report: ScheduledReport, newest: Period, ledger: DeliveryLedger, to: str) -> Sequence[tuple[int, int]]:
-    """Returns the periods to deliver: failed ones that are not too old, then the newest."""
+    """Returns the periods to deliver: failed ones and those not begun that are not too old, then the newest."""
     old = [
         (since, until)
         for since, until in ledger.failed(report.name, to)
