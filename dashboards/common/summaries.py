@@ -38,8 +38,10 @@ SUMMARY: dict[str, tuple[type, ...]] = {  # the fields of a summary and their ty
     "new": _PERHAPS,
     "warnings": (list,),
     "recorded_part": (str,),
+    "lacks": (str,),  # why it is not known whether a host received a burst, such as "no link speed known", or ''
+    "missing": (str,),  # who should have recorded and did not, or ''
 }
-_LATER = {"recorded_part": ""}  # fields that reports of earlier versions do not have
+_LATER = {"recorded_part": "", "lacks": "", "missing": ""}  # fields that reports of earlier versions do not have
 
 
 def rack_stem(rack: str, since_ns: int, until_ns: int) -> str:
@@ -74,6 +76,14 @@ def doubts(summary: Mapping[str, Any]) -> list[str]:
     of it was, and the warnings of the report."""
     part = summary["recorded_part"]
     return [*([f"Not all of the time was recorded: {part}"] if part else []), *summary["warnings"]]
+
+
+def lacks(summary: Mapping[str, Any]) -> str:
+    """Returns what to state in place of figures: why it is not known whether a host received a burst; '' if it is
+    known."""
+    if summary["recorded"] or summary["lacks"]:
+        return str(summary["lacks"])
+    return "no host recorded" if summary["rack"] == FLEET else "nothing recorded"  # ports of switches may have been
 
 
 def summaries(

@@ -124,6 +124,10 @@ def summary(figures: FleetFigures) -> dict[str, Any]:
         "new": None,
         "warnings": [statement.head for statement in statements(figures) if statement.level == WARNING],
         "recorded_part": recorded_part(figures) if sums.recorded_ns else "",
+        "lacks": "" if sums.recorded_ns else "no host recorded",
+        "missing": silent_words(
+            sum(max(0, rack.hosts_expected - rack.hosts_recorded) for rack in figures.racks), figures.period
+        ),
     }
 
 
@@ -229,12 +233,17 @@ def _lacking(racks: Sequence[RackSums], period: FleetPeriod) -> str:
     behind_ns, missing = max(rack.behind_ns for rack in racks), sum(rack.missing for rack in racks)
     noun = "file or table" if missing == 1 else "files or tables"
     parts = [
-        *([f"{format_count(silent, 'expected ' + counted(period))} without a recording"] if silent else []),
+        *([silent_words(silent, period)] if silent else []),
         *([f"of the host that is furthest behind, {long(behind_ns)} have not arrived"] if behind_ns else []),
         *([f"{missing:,} {noun} could not be shipped"] if missing else []),
     ]
     text = "; ".join(parts) + "."
     return text[0].upper() + text[1:]
+
+
+def silent_words(silent: int, period: FleetPeriod) -> str:
+    """ "3 expected hosts without a recording", or ''."""
+    return f"{format_count(silent, 'expected ' + counted(period))} without a recording" if silent else ""
 
 
 def _complete() -> Statement:

@@ -17,7 +17,7 @@ from ...analysis.rack.report import RackFigures
 from ...units import format_count, format_duration, format_share
 from ..common import page, words
 from ..common.blocks import LinkCell, PageTable, Paragraph
-from ..common.summaries import doubts, rack_stem, summaries, with_summary
+from ..common.summaries import doubts, lacks, rack_stem, summaries, with_summary
 from . import pictures, tables
 from . import words as rack_words
 
@@ -182,8 +182,8 @@ def render_index(entries: list[tuple[str, dict[str, Any]]], troubles: list[str])
 
 def _index_row(name: str, summary: Mapping[str, Any]) -> Sequence[str | LinkCell]:
     link = f"{quote(name)}.html"
-    if not summary["recorded"]:
-        return [LinkCell(summary["rack"], link), "nothing recorded", *("–" for _ in _CELLS)]
+    if lacking := lacks(summary):
+        return [LinkCell(summary["rack"], link), lacking, *("–" for _ in _CELLS)]
     return [
         LinkCell(summary["rack"], link, "; ".join(doubts(summary))),
         summary["worst_host"] or "–",

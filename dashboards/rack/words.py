@@ -30,6 +30,13 @@ from ..common.words import (
 
 UNNAMED = "unnamed host"
 WHOLE = 0.99  # share of the period from which no statement says that an interface was recorded for less
+NOTHING, NO_SPEED, NO_INBOUND = "nothing recorded", "no link speed known", "no inbound recording"
+_UNKNOWN = {
+    NOTHING: "Nothing of this rack was recorded in this time.",
+    NO_SPEED: "The link speed is not known of any recording of what hosts receive, so that no burst can be detected: "
+    "record with --link.",
+    NO_INBOUND: "Nothing that hosts receive was recorded, so that no burst that reaches a host can be detected.",
+}
 MOST_ASKED = 5  # directions with pause frames and congestion notifications that are named
 
 
@@ -53,15 +60,30 @@ def recorders(lanes: Iterable[RackLane]) -> tuple[set[str], set[str]]:
     return hosts, {lane.host for lane in listed} - hosts
 
 
+def lacks(report: RackFigures) -> str:
+    """Returns why it is not known whether a host of the rack received a burst; '' if it is known."""
+    if not report.lanes:
+        return NOTHING
+    if any(lane.recorded_ns for lane in report.inbound):
+        return ""
+    return NO_INBOUND if any(lane.link_bps for lane in report.inbound or report.lanes) else NO_SPEED
+
+
+def missing(report: RackFigures) -> str:
+    """ "1 host recorded before and not now", or ''."""
+    before = report.previous
+    if before is None or not (before.missing or before.missing_switches):
+        return ""
+    return f"{count_hosts(len(before.missing), len(before.missing_switches), 'switch')} recorded before and not now"
+
+
 def verdict(report: RackFigures) -> str:
     """Describes the rack's period in a few sentences."""
-    if not report.recorded:
-        return "Nothing of this rack was recorded in this time."
+    if (lacking := lacks(report)) in _UNKNOWN:
+        return _UNKNOWN[lacking]
     bursting = _bursting(report.inbound)
     hosts = {lane.receiver for lane in report.inbound if lane.recorded_ns}
     n = sum(lane.bursts for lane in report.inbound)
-    if not any(lane.link_bps for lane in report.lanes):
-        return "The link speed is not known of any recording, so that no burst can be detected: record with --link."
     if not n:
         parts = [f"No burst reached {'the host' if len(hosts) == 1 else f'any of the {len(hosts)} hosts'} recorded"]
     else:
@@ -202,14 +224,9 @@ def _recording(report: RackFigures) -> Iterator[Statement]:
             f"{format_count(report.overlaps, 'pair')} of recordings cover the same interface and time",
             "Their bursts are counted for each; the time in bursts counts once.",
         )
-    if report.previous and (report.previous.missing or report.previous.missing_switches):
-        hosts, switches = report.previous.missing, report.previous.missing_switches
-        names = [*hosts, *switches]
-        yield Statement(
-            WARNING,
-            f"{count_hosts(len(hosts), len(switches), 'switch')} recorded before and not now",
-            ", ".join(names[:10]) + (" …" if len(names) > 10 else ""),
-        )
+    if report.previous and (head := missing(report)):
+        names = [*report.previous.missing, *report.previous.missing_switches]
+        yield Statement(WARNING, head, ", ".join(names[:10]) + (" …" if len(names) > 10 else ""))
 
 
 def _canaries(report: RackFigures) -> Iterator[Statement]:
@@ -340,7 +357,7 @@ def summary(report: RackFigures) -> dict[str, Any]:
         "rack": report.rack,
         "since_ns": report.since_ns,
         "until_ns": report.until_ns,
-        "recorded": report.recorded,
+        "recorded": bool(report.lanes),
         "verdict": verdict(report),
         "hosts": len({lane.receiver for lane in inbound if lane.recorded_ns}),
         "bursting_hosts": len(bursting),
@@ -356,4 +373,6 @@ def summary(report: RackFigures) -> dict[str, Any]:
         "new": len(report.new.lanes) + len(report.new.senders) if report.new else None,
         "warnings": [statement.head for statement in statements(report) if statement.level == WARNING],
         "recorded_part": recorded_part(report),
+        "lacks": lacks(report),
+        "missing": missing(report),
     }

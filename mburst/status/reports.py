@@ -11,6 +11,7 @@ from ..units import NS_PER_HOUR, format_time
 
 if TYPE_CHECKING:
     from ..agent.config import RunConfig, ScheduledReport
+    from ..analysis.rack.period import Period
 
 LATE_NS = NS_PER_HOUR  # after a report was due, it is there
 _NAMED = 5  # racks that a sentence names
@@ -47,7 +48,7 @@ def read(config: RunConfig, report: ScheduledReport) -> ReportStatus:
     period = due_period(report, now)
     found = summaries(report.output, (period.since_ns, period.until_ns))
     written = sorted(summary["rack"] for _, summary in found)
-    missing = sorted(_expected(report, period.until_ns).difference(written))
+    missing = sorted(_expected(report, period).difference(written))
     is_late = bool(missing) and now > period.until_ns + report.delay_ns + LATE_NS
     try:
         troubles = DeliveryLedger.seen(report.output / DeliveryLedger.NAME, config.secrets).open_failures()
@@ -56,9 +57,10 @@ def read(config: RunConfig, report: ScheduledReport) -> ReportStatus:
     return ReportStatus(report.name, period.since_ns, period.until_ns, written, is_late, missing, troubles)
 
 
-def _expected(report: ScheduledReport, until_ns: int) -> set[str]:
-    """Returns the racks of a report: those that it names, or those that were recorded before the end of the period. For
-    a fleet's report it is the name of the fleet. Raises MburstError."""
+def _expected(report: ScheduledReport, period: Period) -> set[str]:
+    """Returns the racks of a report: those that it names, or those that are expected. For a fleet's report it is the
+    name of the fleet. Raises MburstError."""
+    from ..agent.schedule.reports import expected_racks
     from ..dashboards.common.summaries import FLEET
     from ..sql import StoreFolder
 
@@ -66,6 +68,4 @@ def _expected(report: ScheduledReport, until_ns: int) -> set[str]:
         return {FLEET}
     if report.racks is not None:
         return set(report.racks)
-    with StoreFolder.open(report.source.store).connect(since_ns=0, until_ns=0) as con:  # only rows about recordings
-        rows = con.execute("SELECT DISTINCT rack FROM recordings WHERE begun_ns < $1", [until_ns]).fetchall()
-    return {row[0] for row in rows}
+    return set(expected_racks(StoreFolder.open(report.source.store), period))

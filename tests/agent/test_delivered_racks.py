@@ -15,6 +15,9 @@ from storelib import write
 from mburst.agent.config import load
 from mburst.agent.delivery import Digest
 from mburst.agent.schedule.due import carry_out
+from mburst.agent.schedule.reports import expected_racks
+from mburst.analysis.rack.period import Period
+from mburst.dashboards.rack.words import period
 from mburst.sql import StoreFolder
 
 NOW = START + DAY + HOUR
@@ -86,6 +89,87 @@ def test_a_webhook_and_alertmanager_get_racks_in_both_directions(store, tmp_path
             assert carried_out(tmp_path, f'kind = "{kind}"\nurl = "{web.url}"')[0] == 0
             (tmp_path / "out" / ".deliveries.jsonl").unlink()
     assert [path for path, *_ in web.seen] == ["/", "/api/v2/alerts"] and len(web.seen[1][1]) == 2
+
+
+# --- what was not recorded ---
+
+
+@pytest.mark.parametrize(("days", "racks"), [(0, ["r1", "r2"]), (1, ["r1", "r2"]), (7, ["r1", "r2"]), (8, [])])
+def test_racks_that_recorded_nothing_for_long_are_not_reported(store, days, racks):
+    """They were renamed or removed. The status of the host expects the same."""
+    assert expected_racks(store, Period(START + days * DAY, START + (days + 1) * DAY)) == racks
+
+
+def test_a_rack_that_was_recorded_first_after_the_period_is_not_in_its_report(store):
+    fill_outbound(store, "late", rack="r0")
+    assert expected_racks(store, Period(START - DAY, START)) == []
+    assert expected_racks(store, Period(START, START + DAY)) == ["r0", "r1", "r2"]
+
+
+def test_a_recorder_that_runs_without_packets_is_not_forgotten(tmp_path):
+    made = StoreFolder.create(tmp_path / "silent")
+    times = {"begun_ns": START, "start_ns": START, "end_ns": START + 1, "written_ns": START + 30 * DAY}
+    row = {"recording_id": "a", "host": "a", "rack": "r1", "direction": "in", "interface_id": "1:1", **times}
+    write(made, "recordings", row)
+    write(made, "recordings", {**row, "recording_id": "b", "rack": "import", "interface_id": None})
+    assert expected_racks(made, Period(START + 30 * DAY, START + 31 * DAY)) == ["r1"]
+
+
+def test_a_weekly_report_looks_as_far_back_as_it_is_long(store):
+    week = Period(START + 7 * DAY, START + 14 * DAY)
+    assert expected_racks(store, week) == ["r1", "r2"]
+    assert expected_racks(store, week.shifted(-7 * DAY)) == []
+
+
+def fill_unknown(store: StoreFolder, rack: str) -> None:
+    """Adds a recording of what a host received, without the speed of its link."""
+    name = {"recording_id": f"{rack}-x", "host": "x", "rack": rack, "direction": "in", "link_bps": None}
+    write(store, "recordings", {**name, "start_ns": START, "end_ns": START + DAY - 1, "packets": 1})
+    write(store, "bins", {**name, "ts_ns": START + MS, "wire_bytes": 125_000, "bytes": 124_976})
+
+
+@pytest.mark.parametrize(
+    ("rack", "title", "verdict"),
+    [
+        ("out", "rack out: no inbound recording", "Nothing that hosts receive was recorded"),
+        ("slow", "rack slow: no link speed known", "The link speed is not known"),
+        ("gone", "rack gone: nothing recorded", "Nothing of this rack was recorded"),
+    ],
+)
+def test_what_was_not_recorded_is_said_and_sent(store, tmp_path, rack, title, verdict):
+    fill_outbound(store, "e", rack="out")
+    fill_unknown(store, "slow")
+    with web_server() as web:
+        for kind in ("webhook", "alertmanager"):
+            deliver = f'kind = "{kind}"\nurl = "{web.url}"\nwhen = "bursts"'
+            assert carried_out(tmp_path, deliver, f'["{rack}"]')[1][-1].startswith("m: delivered")
+            (tmp_path / "out" / ".deliveries.jsonl").unlink()
+    (_, message, _), (_, [alert], _) = web.seen
+    assert message["text"].endswith(f": {title}") and verdict in json.dumps(message) and "0 hosts" not in str(message)
+    assert alert["annotations"]["summary"] == title.replace("rack", "Rack", 1)
+    assert alert["labels"]["severity"] == "warning" and verdict in alert["annotations"]["description"]
+    assert title.partition(": ")[2] in (tmp_path / "out" / "index.html").read_text()
+
+
+@pytest.mark.parametrize("kind", ["webhook", "alertmanager"])
+def test_a_host_that_stopped_recording_is_said_and_sent(tmp_path, kind):
+    """Also if the other one recorded and received no burst."""
+    made = StoreFolder.create(tmp_path / "store")
+    fill(made, {"a": [], "b": []}, start=START - DAY)
+    fill(made, {"a": []})
+    with web_server() as web:
+        deliver = f'kind = "{kind}"\nurl = "{web.url}"\nwhen = "bursts"'
+        assert carried_out(tmp_path, deliver)[1][-1].startswith("m: delivered")
+    assert "1 host recorded before and not now" in json.dumps(web.seen[0][1])
+
+
+@pytest.mark.parametrize("kind", ["webhook", "alertmanager"])
+def test_an_empty_store_is_said_and_sent(tmp_path, kind):
+    StoreFolder.create(tmp_path / "store")
+    with web_server() as web:
+        deliver = f'kind = "{kind}"\nurl = "{web.url}"\nwhen = "bursts"'
+        assert carried_out(tmp_path, deliver)[1] == [f"m: delivered daily, {period(START, START + DAY)}"]
+    assert "o report" in json.dumps(web.seen[0][1])
 
 
 class Broken(Exception):

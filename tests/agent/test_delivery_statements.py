@@ -100,7 +100,9 @@ def test_the_subject_states_what_was_not_recorded(digest, racks, title):
 def test_a_fleet_whose_switches_alone_were_recorded_is_not_called_unrecorded(digest):
     [entry] = of(digest, "r3").entries
     fleet = replace(
-        entry, page=entry.page.with_name("fleet-2026-11-20.html"), summary={**entry.summary, "rack": "fleet"}
+        entry,
+        page=entry.page.with_name("fleet-2026-11-20.html"),
+        summary={**entry.summary, "rack": "fleet", "lacks": "no host recorded"},
     )
     assert replace(digest, entries=[fleet]).title.endswith(" UTC: fleet: no host recorded")
 

@@ -71,7 +71,8 @@ def test_a_schedule_removes_what_it_wrote_and_copied(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fill(StoreFolder.create(tmp_path / "store"), {"a": [(50, 10)]})
     (tmp_path / "mburst.toml").write_text(
-        'store = "store"\n[[report]]\nname = "daily"\noutput = "out"\nevery = "week"\nkeep = "7d"\ndeliver = "www"\n'
+        'store = "store"\n[[report]]\nname = "daily"\noutput = "out"\nracks = "r1"\nevery = "week"\nkeep = "7d"\n'
+        'deliver = "www"\n'
         '[[deliver]]\nname = "www"\nkind = "folder"\npath = "www"\n'
     )
     config = load(tmp_path / "mburst.toml")

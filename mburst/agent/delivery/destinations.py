@@ -17,7 +17,7 @@ from .values import choice, duration, site, whole
 COMMON = (
     SettingKey(
         "when",
-        "`bursts`: nothing is sent of a period in which all racks were recorded and none burst",
+        "`bursts`: nothing is sent of a period in which all racks were recorded as before and none burst",
         choice("always", "bursts"),
         "always",
         literal=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.parse import quote
 
 from ... import files
 from ...dashboards.common.page import render
-from ...dashboards.common.summaries import doubts, is_fleet, summaries
+from ...dashboards.common.summaries import doubts, is_fleet, lacks, summaries
 from ...dashboards.common.words import moment
 from ...dashboards.rack import words as rack_words
 from ...names import short, shown
@@ -41,9 +42,14 @@ class DigestEntry:
         return is_fleet(self.page.name)
 
     @property
-    def recorded(self) -> bool:
-        """Whether anything was recorded in the period."""
-        return bool(self.summary["recorded"])
+    def lacks(self) -> str:
+        """Why it is not known whether a host received a burst, such as "nothing recorded"; '' if it is known."""
+        return _words(lacks(self.summary))
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the report is worth sending without any burst: a host that should have recorded did not."""
+        return bool(self.lacks or self.summary["missing"])
 
     @property
     def name(self) -> str:
@@ -57,8 +63,8 @@ class DigestEntry:
 
     def stated(self, figure: str) -> str:
         """Returns a FIGURE of the period with the part of the time that it is of."""
-        if not self.recorded:
-            return "no host recorded" if self.is_fleet else "nothing recorded"  # ports of switches may have been
+        if self.lacks:
+            return self.lacks
         part = self.summary["recorded_part"]
         return f"{figure}, {_words(part)} recorded" if part else figure
 
@@ -112,8 +118,8 @@ class Digest:
 
     @property
     def is_calm(self) -> bool:
-        """Whether every rack was recorded and none burst, and no delivery failed."""
-        calm = all(entry.recorded and not entry.summary["bursts"] for entry in self.entries)
+        """Whether every host that recorded before was recorded and none received a burst, and no delivery failed."""
+        calm = not any(entry.is_doubtful or entry.summary["bursts"] for entry in self.entries)
         return bool(self.entries) and calm and not self.troubles
 
     @property
@@ -131,14 +137,14 @@ class Digest:
         if len(self.entries) == 1:
             [entry] = self.entries
             return f"{entry.name}: {entry.stated(format_count(entry.summary['bursts'], 'burst'))}"
-        recorded = sum(entry.recorded for entry in self.entries)
-        partly = sum(entry.recorded and bool(entry.summary["recorded_part"]) for entry in self.entries)
-        if not recorded:
-            return f"{format_count(len(self.entries), 'rack')}: nothing recorded"
+        lacking = Counter(entry.lacks for entry in self.entries if entry.lacks)
+        partly = sum(not entry.lacks and bool(entry.summary["recorded_part"]) for entry in self.entries)
+        if list(lacking.values()) == [len(self.entries)]:
+            return f"{format_count(len(self.entries), 'rack')}: {next(iter(lacking))}"
         bursts = sum(entry.summary["bursts"] for entry in self.entries)
         parts = [
             f"{format_count(bursts, 'burst')} in {len(self.bursting)} of {format_count(len(self.entries), 'rack')}",
-            *([f"nothing recorded of {len(self.entries) - recorded}"] if recorded < len(self.entries) else []),
+            *(f"{lack} of {count}" for lack, count in lacking.items()),
             *([f"{partly} recorded in part"] if partly else []),
         ]
         return ", ".join(parts)
@@ -232,7 +238,7 @@ def _cells(entry: DigestEntry) -> list[str]:
     """Returns the cells for the columns in HEADS."""
     summary = entry.summary
     said = _words(" ".join([summary["verdict"], *(f"({doubt}.)" for doubt in entry.doubts)]))
-    if not entry.recorded:
+    if entry.lacks:
         return [*("–" for _ in HEADS[1:]), said]
     return [
         f"{summary['bursting_hosts']} of {summary['hosts']}",

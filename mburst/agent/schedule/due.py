@@ -12,7 +12,7 @@ from ...messages import print_message
 from ...units import NS_PER_HOUR
 from ..config import RunConfig, ScheduledReport
 from ..delivery import DeliveryKey, DeliveryLedger, Digest, deliver
-from .reports import LENGTH_NS, known_racks, last_period, write_racks
+from .reports import LENGTH_NS, expected_racks, last_period, write_racks
 from .retention import LEAST_NS
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def make(report: ScheduledReport, period: Period, show: Callable[[str], None]) -
             _make_fleet(report, period, show)
         return FLEET not in have
     store = StoreFolder.open(report.source.store)
-    racks = known_racks(store) if report.racks is None else report.racks
+    racks = expected_racks(store, period) if report.racks is None else report.racks
     missing = [rack for rack in racks if rack not in have]
     for written in write_racks(store, missing, period, report.definition, report.output):
         show(f"report: {written.page}")

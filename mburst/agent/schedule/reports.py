@@ -19,12 +19,22 @@ if TYPE_CHECKING:
 
 EVERY = ("hour", "day", "week")
 LENGTH_NS = {"hour": NS_PER_HOUR, "day": NS_PER_DAY, "week": 7 * NS_PER_DAY}
+FORGOTTEN_NS = 7 * NS_PER_DAY
 _RECORDED = """
 SELECT min(start_ns), max(end_ns) FROM (
     SELECT rack, start_ns, end_ns FROM recorded
     UNION ALL SELECT rack, first_ns, last_ns + 1 FROM damaged_files
     WHERE table_name IN ('bins', 'steps') AND first_ns IS NOT NULL AND last_ns IS NOT NULL)
 WHERE coalesce(rack = $1, true)
+"""
+
+
+# The row of a recording from an interface is written again while it runs, also without packets.
+_EXPECTED = """
+SELECT DISTINCT rack FROM recordings
+WHERE coalesce(start_ns, begun_ns, written_ns) < $1
+    AND greatest(coalesce(end_ns, start_ns, begun_ns), CASE WHEN interface_id IS NOT NULL THEN written_ns END) >= $2
+ORDER BY rack
 """
 
 
@@ -51,6 +61,15 @@ def known_racks(store: StoreFolder) -> list[str]:
     """Returns the racks with recordings in the store, sorted."""
     with store.connect(since_ns=0, until_ns=0) as con:  # only rows about recordings
         return [row[0] for row in con.execute("SELECT DISTINCT rack FROM recordings ORDER BY rack").fetchall()]
+
+
+def expected_racks(store: StoreFolder, period: Period) -> list[str]:
+    """Returns the racks of a report of all racks, sorted: those with recordings from before the end of the period, and
+    not only from more than FORGOTTEN_NS (or the length of the period, if that is longer) before its begin: a rack that
+    has recorded nothing for so long was removed or renamed."""
+    since_ns = period.since_ns - max(FORGOTTEN_NS, period.span_ns)
+    with store.connect(since_ns=0, until_ns=0) as con:  # only rows about recordings
+        return [row[0] for row in con.execute(_EXPECTED, [period.until_ns, since_ns]).fetchall()]
 
 
 def last_period(every: str, now_ns: int | None = None) -> Period:

@@ -22,6 +22,7 @@ def send(digest: Digest, to: Delivery, begin: Begin) -> None:
     """Send an alert for each rack. Alertmanager identifies an alert by its labels, so that sending it again creates no
     second one. Therefore a missing answer counts as not delivered. Raises NotDelivered."""
     body = [alert(digest, entry, to.site) for entry in _worth(digest, to)]
+    body += [] if digest.entries else [no_report(digest)]
     body += [trouble(digest, i, line) for i, line in enumerate(digest.troubles)]
     if body:
         post(to.settings["url"], body, digest, to, None)
@@ -29,19 +30,19 @@ def send(digest: Digest, to: Delivery, begin: Begin) -> None:
 
 def needless(digest: Digest, to: Delivery) -> str:
     """Returns why there is no alert; '' if there is one."""
-    if _worth(digest, to) or digest.troubles:
+    if _worth(digest, to) or digest.troubles or not digest.entries:
         return ""
     least = to.settings["min-share"]
     return "no alert: no rack burst" + (f" for {format_share(least)} of the time" if least else "")
 
 
 def _worth(digest: Digest, to: Delivery) -> list[DigestEntry]:
-    """Returns the racks with an alert: also those of which nothing was recorded."""
+    """Returns the racks with an alert: also those of which it is not known whether they burst."""
     least = to.settings["min-share"] or 0.0
     return [
         entry
         for entry in digest.entries
-        if not entry.recorded
+        if entry.is_doubtful
         or (entry.summary["bursts"] and entry.summary["share"] >= least)
         or entry.summary["queue_drops"]
     ]
@@ -56,7 +57,7 @@ def alert(digest: Digest, entry: DigestEntry, site: str) -> dict[str, Any]:
             "alertname": "MburstReport",
             "rack": shown(content["rack"]),
             "report": digest.report,
-            "severity": "warning" if content["queue_drops"] or not entry.recorded else "info",
+            "severity": "warning" if content["queue_drops"] or entry.is_doubtful else "info",
         },
         "annotations": {
             "summary": f"{name}: {entry.stated(figure)}",
@@ -66,6 +67,15 @@ def alert(digest: Digest, entry: DigestEntry, site: str) -> dict[str, Any]:
         **_lasting(digest),
     }
     return {**made, "generatorURL": f"{site}/{quote(entry.page.name)}"} if site else made
+
+
+def no_report(digest: Digest) -> dict[str, Any]:
+    """Returns the alert for a period without the report of any rack."""
+    return {
+        "labels": {"alertname": "MburstReport", "report": digest.report, "severity": "warning"},
+        "annotations": {"summary": "No report", "description": digest.title, "period": digest.period},
+        **_lasting(digest),
+    }
 
 
 def trouble(digest: Digest, number: int, line: str) -> dict[str, Any]:
@@ -100,7 +110,7 @@ def _base(name: str, value: Any) -> str:
 
 KIND = Kind(
     "alertmanager",
-    "an alert for each rack that burst, whose switch dropped packets, or of which nothing was recorded, by API v2",
+    "an alert for each rack that burst, whose switch dropped packets, or that was not recorded as before, by API v2",
     (
         SettingKey("url", "of Alertmanager, without `/api/v2/alerts`", _base, needed=True),
         SettingKey("min-share", "the least share of the time in bursts that makes an alert, such as `1%`", share),
