@@ -153,9 +153,9 @@ def load(path: Path, fill: bool = True) -> RunConfig:
         raise MburstError(f"{path}: cannot read: {error.strerror}", "`mburst run --init` writes an example") from error
     except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8, or a number with thousands of digits
         raise UsageError(f"{path}: invalid TOML: {error}") from error
-    refuse_references(path, content)
     known = _runnable()
     only(path, "the file", content, [*SHARED, *(NAMED.get(verb, verb) for verb in known), "report", "deliver"])
+    refuse_references(path, "the file", {key: content[key] for key in SHARED if key in content})
     readers: dict[str, Checker] = {key: place if key == "store" else text for key in SHARED}
     shared = {key: read(path, "the file", key, content[key]) for key, read in readers.items() if key in content}
     deliveries = _named(path, "deliver", content, lambda where, table: delivery_of(path, where, table, secrets))
@@ -203,6 +203,7 @@ def _parts(
     for number, table in enumerate(found, 1):
         where = f"[{title}]" if len(found) == 1 else f"[[{title}]] number {number}"
         only(path, where, table, ["name", *keys])
+        refuse_references(path, where, table)
         if "name" not in table and table in found[: number - 1]:
             raise UsageError(f"{path}: {where} repeats another one", "remove it")
         label = table.get("name", "" if len(found) == 1 else str(number))
@@ -295,6 +296,7 @@ def _report(
     path: Path, where: str, table: Mapping[str, Any], shared: Mapping[str, str], deliveries: Mapping[str, Delivery]
 ) -> ScheduledReport:
     only(path, where, table, REPORT_KEYS)
+    refuse_references(path, where, table)
     every = table.get("every", "day")
     source = _source(path, where, table, shared)
     if "output" not in table:

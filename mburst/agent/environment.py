@@ -20,9 +20,10 @@ from ..errors import MburstError, UsageError
 
 _LINE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*")
 _QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)\"""")
-_NAME = re.compile(r"\$\{(\w+)\}")
-_LITERAL = re.compile(r"\$\{\w*\}?|\$[A-Za-z_]\w*|^~")  # what a shell would replace, and mburst does not
-_MALFORMED = re.compile(r"\$\{(?!\w+\})")
+_NAME = re.compile(r"\$\$\{|\$\{(\w+)\}")  # $${ is ${
+# What a shell would replace, and mburst does not. A $ or ~ elsewhere may be of a name, such as Azure's container $web.
+_LITERAL = re.compile(r"\$\{\w+\}|^\$[A-Za-z_]\w*(?=/)|^~[^/]*(?=/)|^~$")
+_MALFORMED = re.compile(r"(?<!\$)\$\{(?!\w+\})")
 
 
 @dataclass
@@ -49,6 +50,8 @@ class Environment:
             return value
 
         def variable(match: re.Match[str]) -> str:
+            if match[1] is None:
+                return "${" if self.fill else match[0]
             self.wanted[match[1]] = None
             found = os.environ.get(match[1], self.values.get(match[1]))
             if not self.fill:
@@ -62,7 +65,7 @@ class Environment:
             return found
 
         if _MALFORMED.search(value):
-            raise UsageError(f"{path}: {where}: {key} has ${{ without a name and }}", "example: ${MBURST_WEBHOOK}")
+            raise UsageError(f"{path}: {where}: {key} has ${{ without a name and }}", "write $${ for ${ itself")
         filled = _NAME.sub(variable, value)
         if filled != value:
             self.used.add(filled)
@@ -81,24 +84,16 @@ def check_literal(path: Path, where: str, key: str, value: Any, but_named: bool 
             raise UsageError(
                 f"{path}: {where}: {key} has {found[0]}, which is not replaced there",
                 "write the whole path; ./~ is a file of that name"
-                if found[0] == "~"
+                if found[0][0] == "~"
                 else "write the value: only ${NAME} is replaced, and only in [[deliver]]",
             )
 
 
-def refuse_references(path: Path, content: Mapping[str, Any]) -> None:
-    """Raise UsageError if a value outside [[deliver]] has a reference to a variable or a home folder."""
-    for name, value in content.items():
-        found = value if isinstance(value, list) else [value]
-        if name == "deliver":
-            continue
-        for number, table in enumerate(found, 1):
-            if not isinstance(table, dict):
-                check_literal(path, "the file", name, table)
-                continue
-            where = f"[{name}]" if table is value else f"[[{name}]] number {number}"
-            for key, given in table.items():
-                check_literal(path, where, key, given)
+def refuse_references(path: Path, where: str, table: Mapping[str, Any]) -> None:
+    """Raise UsageError if a value of a table has a reference to a variable or a home folder. The error quotes it: only
+    for tables whose keys were checked, since a secret may be at a wrong place."""
+    for key, given in table.items():
+        check_literal(path, where, key, given)
 
 
 def read(configuration: Path, fill: bool = True) -> Environment:

@@ -167,7 +167,14 @@ def test_an_address_of_alertmanager_that_is_not_its_root_is_refused(tmp_path, en
 
 @pytest.mark.parametrize(
     ("given", "posted"),
-    [("", ""), ("/", ""), ("/prefix/", "/prefix"), ("/?key=a/b", "?key=a/b"), ("/api/v2/x", "/api/v2/x")],
+    [
+        ("", ""),
+        ("/", ""),
+        ("/prefix/", "/prefix"),
+        ("/?key=a/b", "?key=a/b"),
+        ("/api/v2/x", "/api/v2/x"),
+        ("/api/v1/", "/api/v1"),
+    ],
 )
 def test_the_path_of_the_api_is_added_before_a_query(digest, ledger, given, posted):
     with web_server() as web:

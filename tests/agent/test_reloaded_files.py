@@ -97,13 +97,17 @@ REFUSED = [
     ('store = "${HOME}/x9"', "the file: store has ${HOME}, which is not replaced there"),
     ('host = "${NODE_NAME}"', "the file: host has ${NODE_NAME}"),
     ('store = "~/s"', "the file: store has ~"),
+    ('store = "~user/s"', "the file: store has ~user"),
+    ('store = "~"', "the file: store has ~"),
+    ('store = "s"\ntoken = "${A"', "the file has no key 'token'"),
+    ('store = "s"\n[live]\ntoken = "${X}"', "[live] has no key 'token'"),
     ('[collect]\nconfig = "$HOME/gnmi.yaml"', "[collect]: config has $HOME"),
-    ('[record]\ninputs = ["lo", "$IF"]', "[record]: inputs has $IF"),
+    ('[record]\ninputs = ["lo", "$IF/x"]', "[record]: inputs has $IF"),
     ('[[record]]\ninputs = "lo"\nname = "${X}"\n[[record]]\ninputs = "lo"', "[[record]] number 1: name has ${X}"),
-    ('[[report]]\nname = "a"\noutput = "~/rr"', "[[report]] number 1: output has ~"),
+    ('[[report]]\nname = "a"\noutput = "~/rr"', "[[report]] a: output has ~"),
     ('[ship]\ntarget = "s3://${BUCKET}"\nevery = "1h"', "[ship]: target has ${BUCKET}"),
     ('[[deliver]]\nname = "a"\nkind = "folder"\npath = "~/www"', "[[deliver]] a: path has ~"),
-    ('[[deliver]]\nname = "a"\nkind = "folder"\npath = "${HOME}/$X"', "[[deliver]] a: path has $X"),
+    ('[[deliver]]\nname = "a"\nkind = "folder"\npath = "$X/${HOME}"', "[[deliver]] a: path has $X"),
     (
         '[[deliver]]\nname = "a"\nkind = "webhook"\nurl = "http://a"\nsite = "http://${A}"',
         "[[deliver]] a: site has ${A}",
@@ -126,6 +130,28 @@ def test_what_would_be_taken_literally_is_refused(tmp_path, monkeypatch, text, m
 def test_a_password_may_have_a_dollar_sign(written):
     config = written(FILE.replace('"${PASSWORD}"', '"~pa$word"'))
     assert config.deliveries["m"].settings["password"] == "~pa$word"
+
+
+@pytest.mark.parametrize(
+    ("given", "password"),
+    [("a$${b", "a${b"), ("$${PASSWORD}", "${PASSWORD}"), ("a$${b}${PASSWORD}", "a${b}tiger-lily"), ("a$", "a$")],
+)
+def test_a_password_may_have_a_dollar_sign_and_a_brace(written, given, password):
+    config = written(FILE.replace('"${PASSWORD}"', f'"{given}"'))
+    assert config.deliveries["m"].settings["password"] == password
+    with pytest.raises(UsageError, match="without a name and }") as caught:
+        written(FILE.replace('"${PASSWORD}"', '"s3cret${"'))
+    assert caught.value.hint == "write $${ for ${ itself" and "s3cret" not in str(caught.value)
+
+
+def test_names_with_a_dollar_sign_or_a_tilde_are_names(written):
+    """Azure calls a container $web."""
+    content = FILE.replace(
+        'store = "store"', 'store = "store"\nrack = "~dc"\n[ship]\ntarget = "az://a/$web"\nevery = "1h"'
+    )
+    content = content.replace('output = "out"', 'output = "out"\nracks = ["~dc", "r$A", "$A"]')
+    config = written(content.replace('min-share = "1%"', 'site = "https://a.example/$web/x"'))
+    assert config.deliveries["a"].site == "https://a.example/$web/x" and config.reports[0].racks[0] == "~dc"
 
 
 # --- the files of parts ---

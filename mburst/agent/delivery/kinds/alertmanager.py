@@ -103,7 +103,7 @@ def _base(name: str, value: Any) -> str:
     """Returns the URL with the path of the API."""
     parts = urlsplit(url(name, value))
     path = parts.path.rstrip("/")
-    if re.search(r"/api/v\d+(/alerts)?$", path):
+    if re.search(r"/api/(v2|v\d+/alerts)$", path):  # a prefix of a proxy may end in /api/v1
         raise UsageError(f"{name} has the path of the API, which is added to it", "leave out /api/v2/alerts")
     return urlunsplit(parts._replace(path=path + PATH))
 
