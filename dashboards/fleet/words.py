@@ -132,11 +132,23 @@ def summary(figures: FleetFigures) -> dict[str, Any]:
 
 
 def recorded_part(figures: FleetFigures) -> str:
-    """ "16 % of the time of expected hosts, with results of 1 of 7 days"; '' if all of the time was recorded."""
+    """ "results of 1 of 7 days; on days with results, 16 % of the time of expected hosts recorded"; '' if all of the
+    time was recorded. The share is of the days with results: hosts are expected on these."""
     share, missing = recorded_share(figures.racks), len(figures.period.dates)
     number = (figures.period.until_ns - figures.period.since_ns) // NS_PER_DAY
-    of_days = f", with results of {number - missing} of {number} days" if missing else ""
-    return f"{format_share(share)} of the time of expected hosts{of_days}" if share < WHOLE or missing else ""
+    parts = [
+        *([f"results of {number - missing} of {number} days"] if missing else []),
+        *(
+            [f"{_of_days(missing)}{format_share(share)} of the time of expected hosts recorded"]
+            if share < WHOLE
+            else []
+        ),
+    ]
+    return "; ".join(parts)
+
+
+def _of_days(missing: int) -> str:
+    return "on days with results, " if missing else ""
 
 
 def _of_counted(losing: int, of: int, bursts: int) -> str:
@@ -196,7 +208,7 @@ def statements(figures: FleetFigures) -> list[Statement]:
         worst = max(losing, key=lambda rack: rack.losing_share or 0)
         head = f"Packets were dropped in {format_count(len(losing), 'rack')}"
         found.append(_losing(worst, head, f", of rack {worst.rack}"))
-    return [*(found or [_complete()]), *_partly(recorded_share(figures.racks))]
+    return [*(found or [_complete()]), *_partly(recorded_share(figures.racks), figures.period)]
 
 
 def rack_statements(figures: FleetRackFigures) -> list[Statement]:
@@ -214,16 +226,17 @@ def rack_statements(figures: FleetRackFigures) -> list[Statement]:
         )
     if sums.losing_share:
         found.append(_losing(sums, "Packets were dropped before they were counted", ""))
-    return [*(found or [_complete()]), *_partly(sums.recorded_share)]
+    return [*(found or [_complete()]), *_partly(sums.recorded_share, figures.period)]
 
 
-def _partly(share: float) -> Iterator[Statement]:
+def _partly(share: float, period: FleetPeriod) -> Iterator[Statement]:
     """Yields a statement if hosts were recorded for less than the whole time."""
     if share < WHOLE:
+        of = "the days with results" if period.dates else "it"
         yield Statement(
             NOTE,
             "Not all of the time was recorded",
-            f"Expected hosts were recorded for {format_share(share)} of it. Shares and rates are of recorded time.",
+            f"Expected hosts were recorded for {format_share(share)} of {of}. Shares and rates are of recorded time.",
         )
 
 

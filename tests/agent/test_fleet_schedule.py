@@ -49,6 +49,20 @@ def test_a_report_is_written_and_delivered_once(results, tmp_path):
     assert carry_out(config, report, NOW + HOUR, lines.append) == 0 and len(lines) == 2
 
 
+def test_days_without_results_and_the_time_recorded_on_others_are_two_facts(results, tmp_path):
+    """Half of the one day with results is not half of the week."""
+    config = config_of(tmp_path, results, 'every = "week"\n')
+    [report] = config.reports
+    carry_out(config, report, START + 3 * DAY + 5 * HOUR, lambda line: None)
+    digest = Digest.read("fleet", report.output, START - 4 * DAY, START + 3 * DAY, [])
+    part = "results of 1 of 7 days; on days with results, 50 % of the time of expected hosts recorded"
+    assert digest.title.endswith(
+        f"fleet: 6 bursts, {part}"
+    ) and f"Not all of the time was recorded: {part}" in digest.text("")
+    page = digest.entries[0].page.read_text("utf-8")
+    assert "Expected hosts were recorded for 50 % of the days with results." in page
+
+
 def test_a_message_agrees_with_the_page(results, tmp_path):
     config = config_of(tmp_path, results)
     [report] = config.reports

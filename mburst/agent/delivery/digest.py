@@ -65,8 +65,9 @@ class DigestEntry:
         """Returns a FIGURE of the period with the part of the time that it is of."""
         if self.lacks:
             return self.lacks
-        part = self.summary["recorded_part"]
-        return f"{figure}, {_words(part)} recorded" if part else figure
+        part = _words(self.summary["recorded_part"])
+        recorded = "" if self.is_fleet else " recorded"  # a fleet's part is a statement
+        return f"{figure}, {part}{recorded}" if part else figure
 
     @property
     def more(self) -> list[Path]:
