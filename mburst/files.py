@@ -93,7 +93,9 @@ def make_folder(path: Path, mode: int = GROUP) -> None:
             missing.mkdir(mode=0o700)
             made = os.open(missing, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
-                os.fchmod(made, 0o755)
+                found = stat.S_IMODE(os.fstat(made).st_mode)
+                if found & 0o755 != 0o755:  # else it is where modes are fixed, as on vfat, and cannot be set
+                    os.fchmod(made, found & stat.S_ISGID | 0o755)
             finally:
                 os.close(made)
 

@@ -289,6 +289,18 @@ def test_units_that_are_left_are_stated(config, tmp_path, systemctl, monkeypatch
     ]
 
 
+def test_units_of_a_user_leave_the_user_s_folders_private(tmp_path, monkeypatch):
+    monkeypatch.setattr(timers, "unit_folder", lambda system: tmp_path / ".config" / "systemd")
+    monkeypatch.setattr(timers, "_systemctl", lambda *ignored: None)
+    before = os.umask(0o077)
+    try:
+        [unit] = timers.install({"a.timer": ""}, system=False)
+    finally:
+        os.umask(before)
+    modes = [path.stat().st_mode & 0o777 for path in (unit, unit.parent, unit.parent.parent)]
+    assert modes == [0o600, 0o700, 0o700]
+
+
 @pytest.mark.parametrize("first", ["the service", "the delivery", "the installation"])
 def test_everybody_can_read_the_copies_that_a_folder_gets(config, tmp_path, first):
     """Whatever made the folder first, and also those above it: a web server is another user."""

@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 from forking import exit_code_of
@@ -168,6 +169,29 @@ def test_modes(tmp_path, umask, mode, found):
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "new" / "x").stat().st_mode) == found
     assert not (tmp_path / "new").stat().st_mode & stat.S_IWOTH
+
+
+def test_a_folder_for_everybody_keeps_the_group_of_the_folder_above(tmp_path):
+    tmp_path.chmod(0o2755)
+    files.make_folder(tmp_path / "a" / "b", files.PUBLIC)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "a", tmp_path / "a" / "b")] == [0o2755] * 2
+
+
+def test_a_folder_whose_mode_is_fixed_and_suffices_is_no_error(tmp_path, monkeypatch):
+    """As on vfat and CIFS."""
+    mkdir = Path.mkdir
+
+    def fixed(self: Path, *ignored: object, **more: object) -> None:
+        mkdir(self)
+        self.chmod(0o755)
+
+    def refused(*ignored: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "mkdir", fixed)
+    monkeypatch.setattr(os, "fchmod", refused)
+    files.make_folder(tmp_path / "a" / "b", files.PUBLIC)
+    assert (tmp_path / "a" / "b").is_dir()
 
 
 def test_reports_are_not_readable_by_all(reports):

@@ -279,7 +279,8 @@ def install(made: dict[str, str], system: bool) -> list[Path]:
     folder = unit_folder(system)
     for name, text in made.items():
         hint = "--user installs for you alone, --print shows the units"
-        files.write(folder / name, text, f"the unit {name}", hint, files.PUBLIC)
+        mode = files.PUBLIC if system else files.GROUP  # a user's own folders are not published
+        files.write(folder / name, text, f"the unit {name}", hint, mode)
     _systemctl(system, "daemon-reload")
     _systemctl(system, "enable", "--now", *(name for name in made if name.endswith(".timer")))
     return [folder / name for name in made]
