@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_READING_BY_NAME = ("query", "query_table")  # functions that read tables whose names are text
 _PORT_TABLES = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND starts_with(view_name, 'port_')"
 
 # The tables that contention.sql reads, for racks that are divided by host; switch ports are separate for each date,
@@ -100,6 +103,37 @@ def connect(
     connection.unregister("listed_hosts")
     lockdown.lock(connection)
     return connection
+
+
+def near_tables(query: str) -> list[str]:
+    """Returns those of NEAR_TABLES that QUERY, in SQL, reads. If QUERY cannot be parsed as one
+    SELECT, such as PIVOT, they are those whose names are words of QUERY."""
+    import duckdb
+
+    with views.unlocked(bare(), {}) as connection:
+        lockdown.lock(connection)
+        try:
+            found = connection.get_table_names(query)
+        except duckdb.Error:  # also what needs the columns, such as JOIN USING
+            found = _parsed_names(connection, query)
+    read = {name.lower() for name in found}
+    return [table for table in NEAR_TABLES if table in read]
+
+
+def _parsed_names(connection: duckdb.DuckDBPyConnection, query: str) -> set[str]:
+    """Returns the names of tables, and of WITH, that the parsed QUERY reads, or else all its words."""
+    [(text,)] = connection.execute("SELECT CAST(json_serialize_sql($1) AS VARCHAR)", [query]).fetchall()
+    parsed = json.loads(text)
+    nodes, found = [parsed], set[str]()
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            if node.get("error") is True or node.get("function_name") in _READING_BY_NAME:
+                return set(re.findall(r"\w+", query))
+            if node.get("type") == "BASE_TABLE":
+                found.add(node["table_name"])
+        nodes += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return found
 
 
 @contextmanager

@@ -65,12 +65,13 @@ def days_of(arguments: argparse.Namespace) -> AskedDays:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a query, or list the named ones."""
-    from ..fleet.asking import near_tables, opened
+    from ..fleet.asking import opened
     from ..fleet.inventory import read_inventory
     from ..fleet.target import open_target
     from ..sql import questions
     from ..sql.damage import readable
     from ..sql.lockdown import check
+    from ..sql.resulting import near_tables
 
     if arguments.query is None:
         output.write(

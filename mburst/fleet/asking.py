@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,6 @@ from .. import temporary
 from ..agent.schedule.reports import last_period
 from ..errors import MburstError, UsageError
 from ..sql import resulting
-from ..sql.tables import NEAR_TABLES
 from ..units import NS_PER_DAY, format_count
 from .inventory import HostOf
 from .plan import date_of, day_of, start_of
@@ -124,12 +122,6 @@ def _some(names: Sequence[str]) -> str:
     """Returns the first NAMES, and the number of others."""
     more = [f"{len(names) - _NAMED:,} more"] if len(names) > _NAMED else []
     return ", ".join([*names[:_NAMED], *more])
-
-
-def near_tables(query: str) -> list[str]:
-    """Returns those of NEAR_TABLES that QUERY, in SQL, may name."""
-    words = {word.lower() for word in re.findall(r"\w+", query)}
-    return [table for table in NEAR_TABLES if table in words]
 
 
 def last_days(span: str, now_ns: int) -> AskedDays:

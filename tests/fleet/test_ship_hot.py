@@ -121,6 +121,12 @@ def test_a_query_reads_the_rows_near_bursts_and_names_hosts_without_them(
         "mburst: bins: missing in 1 of 1 partition: 2026-11-20 rack r1 host a (`mburst ship --level hot` ships them)"
     )
     assert ask("SELECT count(*) FROM Bins") == (["0"], f"{lacking}\n")
+    for column in ("max(sources)", "count(bursts.sources)", "'bins'"):  # of bursts: no table near bursts is read
+        assert ask(f"SELECT {column} AS bins FROM bursts JOIN coverage USING (rack, host)")[1] == ""
+        assert ask(f"SELECT {column} AS m FROM bursts")[1] == ""
+    joined = "SELECT count(*) FROM main.bins JOIN coverage USING (rack, host)"
+    for query in (joined, "FROM query_table('bins') JOIN coverage USING (rack, host)", "PIVOT bins ON host"):
+        assert ask(query)[1] == f"{lacking}\n"
     empty = ask(typed)[0]
     sent(ship_bursts(small, target, HOT))
     for table in ("bins", "sources"):
@@ -132,6 +138,20 @@ def test_a_query_reads_the_rows_near_bursts_and_names_hosts_without_them(
     assert of_ports == (["0"], "")
     full = ask(typed)[0]
     assert sorted(full) == sorted(empty)
+
+
+def test_a_damaged_file_fails_only_queries_that_read_its_table(
+    small: StoreFolder, target: FleetTarget, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sent(ship_bursts(small, target, HOT))
+    [path] = Path(target.name).glob("sources/**/*.parquet")
+    path.write_bytes(path.read_bytes()[:-1])
+    day = str(np.datetime64(START, "ns").astype("datetime64[D]"))
+    ask = ["fleet", "ask", target.name, "--day", day]
+    assert main([*ask, "SELECT max(sources) FROM bursts"]) == 0
+    assert capfd.readouterr().err == ""
+    assert main([*ask, "SELECT count(*) FROM sources"]) == 1
+    assert "damaged" in capfd.readouterr().err
 
 
 @pytest.fixture
