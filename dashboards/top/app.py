@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from ...analysis.live.lane import LiveLane
 from ...analysis.live.look import LiveLook
-from ...analysis.live.rows import LATEST_NS, newest_ns, read_row
+from ...analysis.live.rows import LATEST_NS, STALE_NS, newest_ns, read_row
 from ...analysis.live.snapshot import History, read_bursts
 from ...analysis.model import coverage
 from ...errors import MburstError
@@ -105,8 +105,13 @@ class TopApp(App[None]):
         """Take new rows, and draw them. Without a terminal, end."""
         if (terminal := self._terminal) and is_closed(terminal.fileno):
             self.exit()
-        if await asyncio.to_thread(self.look):
+        if await asyncio.to_thread(self.look) or self._is_behind():
             await self.draw()
+
+    def _is_behind(self) -> bool:
+        """Whether the newest is shown and is old, so that its age is on the screen and goes on."""
+        lanes = self.lanes() if self._end_ns is None else []
+        return bool(lanes) and time.time_ns() - newest_ns(lanes) > STALE_NS
 
     async def draw(self) -> None:
         """Show the state. Queries of older times are slow and run in a thread."""

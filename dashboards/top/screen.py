@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from ...analysis.live.rows import STALE_NS, LaneRow
-from ...names import short
+from ...names import short, shown
 from ...senders import senders_text
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
 from ..common.words import DIRECTIONS, clock, date, rate
@@ -115,9 +115,14 @@ def suffixes(lanes: Sequence[LiveLane]) -> dict[str, str]:
 
 
 def _name(view: TopView, lane: LiveLane, width: int) -> str:
-    """Returns the name of a lane in WIDTH characters. What distinguishes it from others is not cut."""
-    suffix = view.suffixes.get(lane.id, "")
-    return short(lane_words(lane), width - len(suffix)) + suffix
+    """Returns the name of a lane in WIDTH characters. Its direction and what distinguishes it from others are not cut:
+    if need be, the direction is one short word, and host and interface are cut."""
+    suffix, direction = view.suffixes.get(lane.id, ""), lane.named("direction")
+    if len(whole := shown(lane_words(lane)) + suffix) <= width:
+        return whole
+    end = (f" {shown(direction)}" if direction else "") + suffix
+    place = " ".join(filter(None, (lane.named("host"), lane.named("interface"))))
+    return short(short(place, max(width - len(end), 1)) + end, width)
 
 
 def _lanes(view: TopView, width: int) -> Iterator[Text]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -195,6 +197,44 @@ def test_an_empty_store_is_reported_until_a_recording_begins(tmp_path):
     live.close()
 
 
+def test_the_age_of_a_store_whose_recorder_is_dead_goes_on(growing, app, monkeypatch):
+    """The timer draws it, although nothing new arrives. A pause has no age."""
+    monkeypatch.setattr("mburst.dashboards.top.app.LOOK_S", 0.05)
+    ages = itertools.chain([2] * 20, [20] * 40, itertools.repeat(3600))
+    clock = SimpleNamespace(time_ns=lambda: growing.at + next(ages) * SECOND)
+    monkeypatch.setattr("mburst.dashboards.top.app.time", clock)
+    shown = []
+
+    async def drive(pilot):
+        for _ in range(400):
+            if app.lines[0] not in shown:
+                shown.append(app.lines[0])
+            if "1 h old" in app.lines[0]:
+                break
+            await asyncio.sleep(0.05)
+
+    driven(app, drive)
+    assert [line.split(" UTC, ")[1] for line in shown] == ["following", "following, 20 s old", "following, 1 h old"]
+
+
+def test_directions_differ_however_narrow_the_screen_is():
+    """A store with several bin widths has long suffixes; host and interface are cut first."""
+    ways = [("in", 10**5), ("out", 10**5), ("in", 10**6), ("out", 10**6), ("mirror", 10**6), ("mirror", 10**5)]
+    lanes = [LiveLane(("r1", "database-host-17", "enp1s0f0", way, wide, LINK), 0) for way, wide in ways]
+    rows = [LaneRow(lane, NOW, 10**8, [None] * 30, [False] * 30, None) for lane in lanes]
+    view = TopView("store", rows, 0, 6, 0, True, 0.5, suffixes=suffixes(lanes))
+    names = [line.plain[2:29].strip() for line in screen(view, 80, 24)[3:9]]
+    assert [name.split("… ")[1] for name in names] == [
+        "in 100 µs",
+        "out 100 µs",
+        "in 1 ms",
+        "out 1 ms",
+        "mirror 1 ms",
+        "mirror 100 µs",
+    ]
+    assert all(name.startswith("database") for name in names)
+
+
 def test_a_silent_lane_and_an_ended_recording_have_no_present_rate(growing, app):
     """A lane that ended 16 minutes ago has no last second beside one that goes on."""
     growing.append([FULL // 4] * 30_000)
@@ -221,9 +261,9 @@ def test_lanes_of_one_name_are_distinguished_by_their_bins_and_line_rate():
     view = TopView("store", rows, 0, 4, 0, True, 0.5, suffixes=suffixes(lanes))
     names = [line.plain[2:28].strip() for line in screen(view, 80, 24)[3:7]]
     assert names == [
-        "cache-1 eth1 inbou… 100 µs",
-        "cache-1 eth1 … 1 ms 1 Gb/s",
-        "cache-1 eth1 inbou… 1 ms ?",
+        "cache-1 eth1 in 100 µs",
+        "cache-1 et… in 1 ms 1 Gb/s",
+        "cache-1 eth1 in 1 ms ?",
         "cache-2 eth1 inbound",
     ]
 
