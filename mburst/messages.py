@@ -52,7 +52,7 @@ def report_lines(*lines: str) -> None:
     error, and the work goes on. A reader who has left, as `head` does, is no trouble."""
     try:
         print_lines(*lines)
-    except BrokenPipeError:
+    except (BrokenPipeError, ConnectionResetError):
         pass
     except OSError as error:
         print_message(f"{error.filename}: {error.strerror}")

@@ -51,7 +51,7 @@ def write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextI
 def write_json_objects(objects: Iterable[str], out: TextIO) -> None:
     """Write a JSON list of objects that are already JSON."""
     before = "["
-    for one in read_rows(objects):
+    for one in read_rows(objects, out):
         out.write(f"{before}\n{seen_json(one)}")
         before = ","
     out.write("[]\n" if before == "[" else "\n]\n")
@@ -68,7 +68,7 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO
     writer = csv.writer(_UnixLines(out), lineterminator="\r\n")  # so that a lone CR is quoted
     see = shown if out.isatty() else str
     writer.writerow(see(cell(column)) for column in columns)  # columns may be names from a store, through PIVOT
-    for row in read_rows(rows):
+    for row in read_rows(rows, out):
         writer.writerow(
             [
                 see(cell(value))
@@ -104,7 +104,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: Text
     cells = [[_cell(value) for value in row] for row in first]
     heads = list(map(shown, columns))
     widths = widths_of([heads, *cells])
-    for line in read_rows(chain([heads], cells, _cells(source))):
+    for line in read_rows(chain([heads], cells, _cells(source)), out):
         out.write(aligned(line, widths, right) + "\n")
 
 

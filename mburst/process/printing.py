@@ -23,7 +23,6 @@ class _Reader:
     """The state of this process; there is only one."""
 
     outlived = False
-    left = False  # whether the reader of the pipe behind standard output is gone
     outputs: ClassVar[list[_StandardStream]] = []  # all that a thread may write
 
 
@@ -68,13 +67,14 @@ class _StandardStream(io.FileIO):
 
 class _Output(_StandardStream):
     is_result = True
+    has_left = False  # whether the reader of the pipe or socket is gone
 
     def write_now(self, data: Any) -> int:
         try:
             return super().write_now(data)
         except OSError as error:
-            if isinstance(error, BrokenPipeError):  # no failure: the exit code is that of the verb's work
-                _Reader.left = True
+            if isinstance(error, BrokenPipeError | ConnectionResetError):  # no failure: the exit code is the work's
+                self.has_left = True
                 return len(data)
             if error.errno == EIO and self._is_terminal and _Reader.outlived:
                 return len(data)
@@ -127,11 +127,13 @@ def _through(make: Callable[[int], io.FileIO], given: TextIO) -> TextIO:
     )
 
 
-def read_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yields ROWS until the reader of standard output is gone: a verb with many rows then ends early, with the exit
-    code of its work up to there."""
+def read_rows(rows: Iterable[Row], out: TextIO) -> Iterator[Row]:
+    """Yields ROWS, which are written to OUT. If OUT is standard output, they end once its reader is gone: a verb with
+    many rows then ends early, with the exit code of its work up to there. Other streams get all."""
+    buffer = getattr(out, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
     for row in rows:
-        if _Reader.left:
+        if isinstance(raw, _Output) and raw.has_left:
             return
         yield row
 

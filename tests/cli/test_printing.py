@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,48 @@ def test_a_full_disk_is_named_once(words, unbuffered, store):
 def test_a_closed_output_is_no_failure(words, store):
     done = run(words, store, ">&-")
     assert done.returncode == 0 and "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "each line at once"])
+def test_a_socket_whose_reader_has_left_is_no_failure(unbuffered, store):
+    """The error is another one than that of a pipe if it left something unread."""
+    ours, other = socket.socketpair()
+    command = [*MBURST, "sql", str(store), "FROM range(20000)"]
+    with ours, other:
+        ours.send(b"not read")
+        other.close()
+        done = subprocess.run(
+            command,
+            stdout=ours,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_another_stream_gets_all_rows_after_the_reader_has_left(tmp_path):
+    """As a demo reads the bursts that it found."""
+    program = """
+import io, os, sys
+from mburst.cli import output
+from mburst.process import printing
+printing.own_process()
+rows = [(n,) for n in range(3)]
+def written(out):
+    output.write("json", ["n"], rows, out)
+    output.write("csv", ["n"], rows, out)
+    output.write("table", ["n"], rows, out)
+written(before := io.StringIO())
+print("lost", flush=True)
+written(after := io.StringIO())
+sys.exit(before.getvalue() != after.getvalue() or list(printing.read_rows(rows, sys.stdout)) != [])
+"""
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert subprocess.run([sys.executable, "-c", program], stdout=writer, timeout=60).returncode == 0
+    os.close(writer)
 
 
 def test_a_failure_with_closed_error_output_keeps_its_exit_code(store):
