@@ -109,7 +109,7 @@ def as_part(arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Probe, store, and print the results. Returns 1 if a host did not resolve or never answered, unless a signal ended
-    the probing, perhaps before an answer came."""
+    the probing, perhaps before an answer came. A host without a probe in this time has not failed."""
     plan = planned(arguments)
     targets, unresolved = resolved(arguments)
     privileges.lower(arguments.store or temporary.place(), arguments.user)
@@ -146,8 +146,11 @@ def run(arguments: argparse.Namespace) -> int:
             print_lines("", f"kept in {arguments.store}")
     if done.ended_by:
         return exit_code(done.ended_by)
-    silent = sorted({names["dst"] for names, count in done.counts if not count.answered})
-    for name in silent:
+    silent = {names["dst"] for names, count in done.counts if count.sent and not count.answered}
+    probed = {names["dst"] for names, count in done.counts if count.sent}
+    for name in sorted({names["dst"] for names, _ in done.counts} - probed):
+        print_message(f"{name}: no probe was due")
+    for name in sorted(silent):
         print_message(f"{name}: no answer")
     return 1 if silent or unresolved or done.left_out else 0
 

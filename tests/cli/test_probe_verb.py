@@ -206,6 +206,14 @@ def test_hosts_that_do_not_answer_or_resolve_are_reported(reflector, capsys):
     assert lines[2] == f"mburst: {closed}: no answer"
 
 
+def test_a_host_that_was_never_probed_is_not_said_to_be_silent(reflector, capsys):
+    """Only the first is probed: the others would be later, in turn."""
+    hosts = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    assert main(["probe", reflector.where, *hosts, "--rate", "1/h", "--duration", "100ms"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said == [f"mburst: {host}: no probe was due" for host in sorted(hosts)]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_before_the_first_answer_is_no_failure(tmp_path, number):
     """`mburst run` would end with 1."""
