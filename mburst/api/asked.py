@@ -193,9 +193,17 @@ def check_word(name: str, value: Any, *words: str | None) -> None:
         raise UsageError(f"invalid {name} {' '.join(shown.split())[: SHOWN + 2]}", f"write {', '.join(most)} or {last}")
 
 
+def check_text(name: str, value: object) -> None:
+    """Raise UsageError unless VALUE, the option NAME, is text or None."""
+    if not (value is None or isinstance(value, str)):
+        shown = " ".join(repr(value[:SHOWN] if isinstance(value, list) else value).split())[: SHOWN + 2]
+        raise UsageError(f"invalid {name} {shown}", "write one name, as text")
+
+
 def takes(kind: type[Any]) -> Callable[[F], F]:
     """Show the OPTIONS of KIND in a method's signature, for help(), notebooks and completion. The method raises
-    TypeError for any other option, and UsageError for a word that is none of its option's type."""
+    TypeError for any other option, and UsageError for a word that is none of its option's type, and for
+    what is not text where a name is."""
     hints = get_type_hints(kind)
     words = {name: choice for name, hint in hints.items() if (choice := _words(hint))}
 
@@ -210,6 +218,8 @@ def takes(kind: type[Any]) -> Callable[[F], F]:
             for name, value in options.items():
                 if name in words:
                     check_word(name, value, *words[name])
+                elif hints.get(name) == str | None:
+                    check_text(name, value)
             from ..sql.limits import noting
             from .damage import warn_of_limits
 

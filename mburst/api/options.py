@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +12,7 @@ from ..errors import MburstError, UsageError
 from ..units import (
     LEAST_LINK_BPS,
     MOST,
+    SHOWN,
     checked_duration,
     checked_time,
     format_time,
@@ -72,8 +73,13 @@ class Scope(NamedTuple):
 
 
 def names(given: Names | None) -> list[str]:
-    """Returns one name or several as a list."""
-    return [] if given is None else [given] if isinstance(given, str) else list(given)
+    """Returns one name or several as a list. Raises UsageError."""
+    if given is None or isinstance(given, str):
+        return [] if given is None else [given]
+    found = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(name, str) for name in found):
+        raise UsageError(f"invalid names {repr(given)[:SHOWN]}", "write a name as text, or a list of names")
+    return found
 
 
 def duration_ns(value: Duration) -> int:

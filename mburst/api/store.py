@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import MburstError, UsageError
+from ..units import format_count
 from . import asked, bursts, comparing, investigating, reporting, tables
 from .asked import takes
 from .comparing import Compared
@@ -404,8 +405,10 @@ class Store:
             yield con, {**where, **_span(scope)}
 
     def _check_named(self, con: duckdb.DuckDBPyConnection, table: str, where: Mapping[str, Any]) -> None:
-        """Raise MburstError if no row of TABLE, of any time, has the names WHERE, such as a name that is misspelt."""
+        """Raise MburstError if no row of TABLE, of any time, has the names WHERE, such as a name that is misspelt. It
+        names damaged files, which may have had them."""
         from ..analysis.read.rows import holds
+        from ..sql.damage import damaged_files
 
         given = {name: value for name, value in where.items() if value is not None}
         if not given or holds(con, table, given):
@@ -414,8 +417,15 @@ class Store:
             summed = {name: value for name, value in given.items() if name != "batch"}  # the sums of old probes
             if holds(everything, table, given) or (table == "probes" and holds(everything, "latency_steps", summed)):
                 return
+            damaged = damaged_files(everything)
         names = " and ".join(f"{name} {value}" for name, value in given.items())
-        raise MburstError(f"{self.path}: no {table} of {names}", "`mburst sql STORE` shows what there is")
+        unread = (
+            f"; {format_count(len(damaged), 'damaged file was', 'damaged files were')} not read: " if damaged else ""
+        )
+        raise MburstError(
+            f"{self.path}: no {table} of {names}{unread}{'; '.join(map(str, damaged))}",
+            "`mburst sql STORE` shows what there is",
+        )
 
 
 def prepared(con: duckdb.DuckDBPyConnection, name: str) -> duckdb.Statement:

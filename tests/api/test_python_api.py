@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onestore import MS, START
 from places import ROOT
-from storelib import write
+from storelib import sealed_files, write
 
 import mburst
 from mburst.__main__ import main
@@ -332,6 +332,12 @@ WRONG: list[tuple[Callable[[mburst.Store], Any], type[Exception], str]] = [
     (lambda store: store.probes(dst="nosuch", protocol="udp"), mburst.MburstError, "of dst nosuch and protocol udp"),
     (lambda store: store.queues(device="nosuch"), mburst.MburstError, "no queues of device nosuch"),
     (lambda store: store.queue_windows(queue="nosuch"), mburst.MburstError, "no queues of queue nosuch"),
+    (lambda store: store.probes(src=["api"]), mburst.UsageError, "invalid src ['api'] (write one name, as text)"),
+    (lambda store: store.queues(queue=3), mburst.UsageError, "invalid queue 3 "),
+    (lambda store: store.bursts(recording=3), mburst.UsageError, "invalid recording 3 "),
+    (lambda store: store.bursts(rack=["r1"]), mburst.UsageError, "invalid rack ['r1'] "),
+    (lambda store: store.bursts(host=3), mburst.UsageError, "invalid names 3 "),
+    (lambda store: store.bursts(host=["a", 3]), mburst.UsageError, "invalid names ['a', 3] "),
     (lambda store: store.senders({"start_ns": 1}), mburst.UsageError, "not a burst"),
     (lambda store: store.senders(store.bursts().to_pylist()[0], threshold=0.8), mburst.UsageError, "exclude"),
     (lambda store: store.investigate(tail_factor=0.5), mburst.UsageError, "below the median"),
@@ -383,6 +389,16 @@ def test_without_probes_there_is_no_tail_to_test(tmp_path: Path) -> None:
     assert empty.newest_ns is None and empty.recordings().num_rows == 0
     with pytest.raises(mburst.MburstError, match="no recording"):
         empty.bursts()
+
+
+def test_probes_of_a_damaged_file_are_not_said_to_be_absent(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    write(store, "probes", *({"src": "api", "tx_ns": START + n, "app_send_ns": START + n} for n in range(3)))
+    [path] = sealed_files(store, "probes")
+    path.write_bytes(b"x" * 200)
+    with pytest.raises(mburst.MburstError, match="no probes of src api; 1 damaged file was not read: ") as raised:
+        mburst.open(tmp_path / "store").probes(src="api")
+    assert str(path) in str(raised.value)
 
 
 def test_answers_warn_of_damaged_files_and_list_them(tmp_path: Path) -> None:
