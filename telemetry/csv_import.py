@@ -283,7 +283,10 @@ class CsvFile:
 
     def _check(self, first: int, block: pa.RecordBatch) -> None:
         """Raises MburstError for an impossible value. `first` is the number of rows before the block."""
-        for column, mask, fault in _faults(self._kind, block):
+        faults = _faults(self._kind, block)
+        if {*self._kind.outcome}.intersection(self._columns) == {"lost"}:  # else no answer states a loss
+            faults = itertools.chain(faults, [("lost", block["lost"].is_null(), "is empty")])
+        for column, mask, fault in faults:
             row = pc.index(mask, True).as_py()
             if row >= 0:
                 value = block[column][row].as_py()

@@ -250,6 +250,18 @@ def test_a_file_that_shows_no_result_is_refused(tmp_path: Path, kind: str, heade
     assert not (tmp_path / "store").exists()
 
 
+def test_a_row_that_states_neither_an_answer_nor_a_loss_is_refused(tmp_path: Path) -> None:
+    """Without a column of an answer, an empty cell of `lost` is no loss."""
+    path = tmp_path / "file.csv"
+    path.write_text(f"src,dst,tx_ns,lost\na,b,{NOW},false\na,b,{NOW + 1},\n")
+    code, out, err = mburst("import", "probes", path, "-o", tmp_path / "store")
+    assert (code, out) == (1, "") and f"{path} line 3: lost is empty" in err
+    assert not (tmp_path / "store").exists()
+    path.write_text(f"src,dst,tx_ns,rtt_ns,lost\na,b,{NOW},5000,\na,b,{NOW + 1},,\n")
+    code, out, _ = mburst("import", "probes", path, "-o", tmp_path / "store")
+    assert code == 0 and out.startswith("probes: 2 rows, 1 lost")
+
+
 @pytest.mark.parametrize(
     ("kind", "words", "refused"),
     [
