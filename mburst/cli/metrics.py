@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..messages import print_message
 from ..names import shown
 from ..process import privileges
 from ..process.stopping import exit_code, stopping
+from ..units import format_time
 from . import definition, record, serving, values
 
 if TYPE_CHECKING:
+    from ..sql import StoreFolder
     from ..web.address import ListenAddress
 
 PORT = 9620
@@ -75,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     serving.name_new_store(arguments.store)
     with (
         StoreFolder.created(arguments.store) as store,
-        closing(Meter(store, definition.definition_of(arguments), definition.span_of(store, arguments)[0])) as meter,
+        closing(Meter(store, definition.definition_of(arguments), since_of(store, arguments.since))) as meter,
     ):
         service = MetricsService(meter, where, config)
         privileges.confine(reads, [store.path], made_in=store.made_in)
@@ -84,6 +88,19 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"metrics of {shown(arguments.store)}: {service.url}", flush=True)
             service.run()
     return exit_code(ended_by)
+
+
+def since_of(store: StoreFolder, text: str | None) -> int | None:
+    """Returns the time from which rows count, in Unix nanoseconds; a duration counts back from the newest data. One in
+    the future is stated and not refused: the service goes on until then, and the clock may be behind. Raises
+    UsageError."""
+    from ..api.options import NewestData, time_of
+
+    newest_ns = NewestData().of(store, None) if text else None
+    since_ns = time_of(newest_ns, text)
+    if since_ns is not None and since_ns > max(newest_ns or 0, time.time_ns()):
+        print_message(f"--since {format_time(since_ns)[:19]} UTC is in the future: nothing counts before it")
+    return since_ns
 
 
 def looked_at(config: Path) -> list[Path]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bounded import next_line
+from ports import free_port
 from storelib import write
 
 from mburst.__main__ import main
@@ -55,9 +59,7 @@ def test_a_report_of_probes_alone_applies_since(tmp_path: Path, capsys: pytest.C
     assert sent == [60, 11]
 
 
-@pytest.mark.parametrize(
-    "words", ["bursts", "metrics", "report -o page", "export -o trace", "investigate", "what-if --link 40G"]
-)
+@pytest.mark.parametrize("words", ["bursts", "report -o page", "export -o trace", "investigate", "what-if --link 40G"])
 def test_a_begin_in_the_future_is_refused(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,6 +69,20 @@ def test_a_begin_in_the_future_is_refused(
     verb, *more = words.split()
     assert main([verb, "s", *more, "--since", "2090-01-01"]) == 2
     assert "--since 2090-01-01 00:00:00 UTC is in the future (" in capsys.readouterr().err
+
+
+def test_metrics_from_a_time_in_the_future_are_served(tmp_path: Path) -> None:
+    """`mburst run` would not start a part again that refused it, as with a clock that is behind at boot."""
+    StoreFolder.create(tmp_path / "s")
+    words = ["metrics", str(tmp_path / "s"), "--listen", f"127.0.0.1:{free_port()}", "--since", "2090-01-01"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mburst", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert next_line(process).startswith("metrics of ")
+    process.terminate()
+    _, said = process.communicate(timeout=60)
+    stated = "mburst: --since 2090-01-01 00:00:00 UTC is in the future: nothing counts before it\n"
+    assert (process.returncode, said) == (0, stated)
 
 
 def test_data_of_a_clock_that_is_ahead_are_not_in_the_future(tmp_path: Path) -> None:
