@@ -209,12 +209,20 @@ def remove_draft(path: str | Path, folder: int | None = None) -> None:
 
 
 def _refuse_special(folder: int, name: str) -> None:
-    """Raise OSError if NAME in the open FOLDER is something that a file must not replace, such as /dev/null."""
+    """Raise OSError if NAME in the open FOLDER is something that a file must not replace, such as /dev/null, or a link
+    to that, such as /dev/stdout. Links to regular files and to nothing may be replaced."""
     try:
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            if os.readlink(name, dir_fd=folder).startswith("/proc/"):  # of a process: it may be a regular file just now
+                raise OSError(errno.EEXIST, "what is there is a link to a file of a process")
+            try:
+                mode = os.stat(name, dir_fd=folder).st_mode
+            except OSError:  # a link to itself, or to where this user may not look: to nothing here
+                return
     except FileNotFoundError:
         return
-    if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+    if not stat.S_ISREG(mode):
         raise OSError(errno.EEXIST, "what is there is not a regular file")
 
 

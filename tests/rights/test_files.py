@@ -79,6 +79,20 @@ def test_special_files_are_not_replaced(folder, kind):
     assert stat.S_IFMT(special.lstat().st_mode) == kind
 
 
+@pytest.mark.parametrize("target", ["null", "/dev/null", "/proc/self/fd/0"])
+def test_links_to_special_files_are_not_replaced(folder, target):
+    """As /dev/stdout, which is a link to a file of the process that opens it."""
+    os.mkfifo(folder / "null")
+    link = folder / "stdout"
+    link.symlink_to(target)
+    said = pytest.raises(MburstError, match="stdout: the packets cannot be written: what is there is ")
+    with said, files.writing(link, "the packets", "name another file with -o"):
+        pass
+    with pytest.raises(MburstError):
+        files.write(link, "new", *SAYS)
+    assert str(link.readlink()) == target and {path.name for path in folder.iterdir()} == {"null", "stdout"}
+
+
 def test_names_of_drafts_cannot_be_guessed(folder, precious, monkeypatch):
     """Every draft is new, shares no name with another, and is opened only as a new file."""
     opened, open_ = [], os.open
