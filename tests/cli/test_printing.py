@@ -62,10 +62,13 @@ def test_a_closed_output_is_no_failure(words, store):
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "each line at once"])
 def test_a_socket_whose_reader_has_left_is_no_failure(unbuffered, store):
     """The error is another one than that of a pipe if it left something unread."""
-    ours, other = socket.socketpair()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        other, _ = server.accept()
     command = [*MBURST, "sql", str(store), "FROM range(20000)"]
     with ours, other:
         ours.send(b"not read")
+        wait_for(lambda: other.recv(1, socket.MSG_PEEK), "the text")
         other.close()
         done = subprocess.run(
             command,
