@@ -103,12 +103,22 @@ class PathLatency:
 
 @dataclass(frozen=True)
 class LatencyPoints:
-    """The points to draw of a path's latency."""
+    """The points to draw of a path's latency, of as many `at_ns`; and the times of lost probes."""
 
     at_ns: NDArray[np.int64]
     largest: NDArray[np.int64]
     median: NDArray[np.int64]
     lost_ns: NDArray[np.int64]
+
+    def breaks(self, pauses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns where a line through the points ends: the times of the first of PAUSES between two points, and the
+        numbers of the points behind. A point that would be alone stays connected: a line does not show it."""
+        places, first = np.unique(np.searchsorted(self.at_ns, pauses), return_index=True)
+        inside = (places > 0) & (places < len(self.at_ns))
+        places, first = places[inside], first[inside]
+        is_lonely = np.diff(places, prepend=0, append=len(self.at_ns)) == 1
+        stays = ~(is_lonely[:-1] | is_lonely[1:])
+        return pauses[first[stays]], places[stays]
 
 
 def _weighted_median(values: NDArray[np.int64], weights: NDArray[np.int64]) -> int:

@@ -16,13 +16,15 @@ from ...units import format_count, format_share
 if TYPE_CHECKING:
     import duckdb
 
+# Of the store, whatever temporary views of these names a caller has: DuckDB has a schema `main` of those, too.
 _CAPTURES = """
 SELECT capture_id, CAST(greatest(max(dropped), coalesce(any_value(missed), 0)) AS BIGINT) AS dropped,
        CAST(sum(packets) AS BIGINT) AS packets, count(DISTINCT direction) AS directions,
        count(DISTINCT interface) AS interfaces, bool_or(NOT complete) AS is_least
-FROM main.recordings LEFT JOIN (
+FROM memory.main.recordings LEFT JOIN (
     SELECT capture_id, sum(gaps.packets) AS missed
-    FROM main.gaps JOIN main.recordings USING (recording_id) WHERE counts_as_dropped(reason) GROUP BY capture_id
+    FROM memory.main.gaps JOIN memory.main.recordings USING (recording_id)
+    WHERE counts_as_dropped(reason) GROUP BY capture_id
 ) USING (capture_id) GROUP BY capture_id
 """
 

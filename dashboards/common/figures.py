@@ -149,10 +149,7 @@ def _strip_traces(report: LaneReport) -> list[dict[str, Any]]:
 def _latency_traces(report: LaneReport, latency: PathLatency) -> list[dict[str, Any]]:
     zero = origin(report)
     points = latency.view(report.start_ns, report.end_ns, BUCKETS)
-    breaks = latency.pauses()
-    places = np.searchsorted(points.at_ns, breaks)
-    inside = (places > 0) & (places < len(points.at_ns))
-    breaks, places = breaks[inside], places[inside]
+    breaks, places = points.breaks(latency.pauses())
     x = (np.insert(points.at_ns, places, breaks) - zero) / 1e9
     largest, median = (np.insert(ns / 1e6, places, np.nan) for ns in (points.largest, points.median))
     ceiling = (latency.max_ns or 1_000_000) / 1e6 * 1.6

@@ -124,3 +124,15 @@ def test_samples_that_a_switch_did_not_send_are_not_0_lost_packets(store):
 def test_no_loss_is_0(store):
     record(store)
     assert set(lost_cells(store).values()) == {"0"}
+
+
+def test_losses_of_a_recording_without_a_link_speed_are_in_the_report_of_its_rack(store):
+    record(store, "in", dropped=5, link_bps=None, capture_id="one")
+    assert [cell for cell in lost_cells(store).values()] == ["5"]
+
+
+def test_a_capture_counts_all_of_its_interfaces_also_those_without_a_link_speed(store):
+    record(store, "in", dropped=100, capture_id="files")
+    record(store, "in", dropped=100, capture_id="files", interface="eth1", link_bps=None)
+    found = {lane.name[1]: lane.loss for lane in report(store, length=DAY).lanes}
+    assert (found["eth0"].interfaces, found["eth0"].packets) == (2, 200)

@@ -35,3 +35,8 @@ def test_losses_and_coverage_in_view_are_kept(page):
     edge, losing, coverage = page.evaluate(RUN, [200, 10 * S])
     for spans in (losing, coverage):
         assert spans["start"][-20:] == [edge - (20 - i) * S for i in range(20)]
+
+
+def test_losses_that_go_on_across_messages_are_kept(page):
+    losing = page.evaluate(RUN.replace("at + 1e8]}});", "at + 1e9]}});"), [20, 10 * S])[1]
+    assert losing == {"start": [0], "end": [20 * S]}

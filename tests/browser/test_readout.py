@@ -105,3 +105,20 @@ def test_the_mean_of_a_step_with_a_pause_is_of_its_recorded_time(page):
 
 def test_pauses_of_probing_are_those_of_the_server(page):
     assert page.evaluate("PAUSE") == context.PAUSE
+
+
+@pytest.mark.parametrize("wanted", [1000, 30])
+@pytest.mark.parametrize(
+    "probes",
+    [
+        [group * S + i * S // 1000 for group in range(10) for i in range(10)],
+        [*range(0, S, S // 200), *range(S, 10 * S, S // 4)],
+        [i * S // 20 + pair for i in range(150) for pair in (0, 100_000)],
+    ],
+    ids=["in groups", "at two rates", "in pairs"],
+)
+def test_no_point_of_the_line_of_latency_is_alone(page, probes, wanted):
+    """A line does not show a point without a neighbour."""
+    line = read(page, lane_of([(0, 10 * S)], cells(BIN, {}), probes=probes), 0, wanted=wanted)[2]
+    runs = "".join("." if y is not None else "|" for y in line["y"]).split("|")
+    assert min(map(len, runs)) >= 2

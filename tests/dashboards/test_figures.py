@@ -183,3 +183,14 @@ def test_the_line_of_latency_ends_where_probing_pauses(report):
         gaps = [x for x, y in zip(trace.x, trace.y, strict=True) if y is None or np.isnan(y)]
         assert len(gaps) == 1 and 1 < gaps[0] - (START - figures.origin(report)) / 1e9 < 6
         assert len(trace.x) == len(at) + 1
+
+
+def test_no_point_of_the_line_of_latency_is_alone(report):
+    """A line does not show a point without a neighbour: here each group of probes becomes one point."""
+    at = np.array([group * 10**9 + i * 10**6 for group in range(3000) for i in range(3)]) + START
+    ones = np.ones(len(at), np.int64)
+    path = replace(report.latency[0], at_ns=at, largest=20_000 * ones, median=20_000 * ones, n=ones, lost=0 * ones)
+    whole = replace(report, end_ns=START + 3000 * 10**9, latency=[path])
+    trace = traces(figures.timeline(whole, 0.5))["latency"]
+    runs = "".join("|" if y is None or np.isnan(y) else "." for y in trace.y).split("|")
+    assert min(map(len, runs)) >= 2 and len(trace.y) < 2000

@@ -115,12 +115,25 @@ function weightedMedian(path, picked) {
   return NaN;
 }
 
-const PAUSE = 20, SAMPLE = 512; // a pause of probing: times its usual spacing, the median of a sample of probes
+// A pause of probing: times its usual spacing, the median of a sample of probes, spread by the golden ratio so that no
+// pattern of probes is sampled alone.
+const PAUSE = 20, SAMPLE = 4096, GOLDEN = 0.6180339887498949;
 
 function pauseOf({ at }) {
-  const apart = [], step = Math.max(1, Math.floor(at.length / SAMPLE));
-  for (let i = 1; i < at.length; i += step) apart.push(at[i] - at[i - 1]);
-  return apart.length ? PAUSE * apart.sort((p, q) => p - q)[apart.length >> 1] : Infinity;
+  const last = at.length - 1, apart = new Float64Array(Math.min(Math.max(last, 0), SAMPLE));
+  for (let k = 0; k < apart.length; k++) {
+    const i = 1 + (last > SAMPLE ? Math.floor(((k * GOLDEN) % 1) * last) : k);
+    apart[k] = at[i] - at[i - 1];
+  }
+  return apart.length ? PAUSE * apart.sort()[apart.length >> 1] : Infinity;
+}
+
+// Removes the nulls of a view that would leave a point alone, which a line does not show.
+function withoutLonelyPoints({ at, largest, median, lost }) {
+  const ends = [-1, ...largest.keys()].filter((i) => i < 0 || largest[i] === null).concat(largest.length);
+  const lonely = new Set(ends.flatMap((end, k) => (k && end - ends[k - 1] === 2 ? [ends[k - 1], end] : [])));
+  const stays = (_, i) => largest[i] !== null || !lonely.has(i);
+  return { at: at.filter(stays), largest: largest.filter(stays), median: median.filter(stays), lost };
 }
 
 // Returns the slowest and the median probe of about `buckets` steps of [a, b), each at the time of the slowest; and the
@@ -159,7 +172,7 @@ function latencyView(path, a, b, buckets) {
     group.push(i);
   }
   close();
-  return { at, largest, median, lost };
+  return withoutLonelyPoints({ at, largest, median, lost });
 }
 
 // Returns [start, end, bytes] of the windows that overlap [a, b), or of as many steps. A window counts in every step

@@ -47,6 +47,19 @@ function joinNamed(target, more, key, from, names) {
   }
 }
 
+// Returns spans before `start`, cut there, and those of a message from `start` on; those that touch become one.
+function joined(before, message, start) {
+  const found = { start: [], end: [] };
+  const put = (from, to) => {
+    const last = found.end.length - 1;
+    if (last >= 0 && from <= found.end[last]) found.end[last] = Math.max(found.end[last], to);
+    else if (to > from) { found.start.push(from); found.end.push(to); }
+  };
+  (before?.start ?? []).forEach((from, i) => { if (from < start) put(from, Math.min(before.end[i], start)); });
+  message.start.forEach((from, i) => put(from, message.end[i]));
+  return found;
+}
+
 const spansSince = ({ start, end }, ns) => {
   const gone = lowerBound(end, ns);
   return { start: start.slice(gone), end: end.slice(gone) };
@@ -77,28 +90,10 @@ class Tape {
     this.bin = message.bin;
     this.edge = message.edge;
     this.from = Math.min(this.from ?? Infinity, message.start);
-    const coverage = { start: [], end: [] };
-    this.keepCoverage(coverage, message);
-    this.coverage = coverage;
-    const kept = lowerBound(this.losing.end, message.start);
-    this.losing = { start: [...this.losing.start.slice(0, kept), ...message.losing.start],
-      end: [...this.losing.end.slice(0, kept), ...message.losing.end] };
+    for (const name of ["losing", "coverage"]) this[name] = joined(this[name], message[name], message.start);
     const known = new Set(this.bursts.map((burst) => `${burst.recording_id} ${burst.start}`));
     this.fresh = message.bursts.filter((burst) => !known.has(`${burst.recording_id} ${burst.start}`));
     this.bursts = [...this.bursts, ...this.fresh].sort((p, q) => p.start - q.start);
-  }
-
-  // A message has the coverage of its own time: earlier coverage stays, and is joined where they touch.
-  keepCoverage(found, message) {
-    const put = (start, end) => {
-      const last = found.end.length - 1;
-      if (last >= 0 && start <= found.end[last]) found.end[last] = Math.max(found.end[last], end);
-      else if (end > start) { found.start.push(start); found.end.push(end); }
-    };
-    (this.coverage?.start ?? []).forEach((start, i) => {
-      if (start < message.start) put(start, Math.min(this.coverage.end[i], message.start));
-    });
-    message.coverage.start.forEach((start, i) => put(start, message.coverage.end[i]));
   }
 
   trim() {
