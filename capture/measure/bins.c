@@ -107,6 +107,8 @@ __attribute__((noinline)) void mb_lane_spread(struct mb_lane *lane, const struct
 	struct mb_bin *last = bin_at(lane, packet->ts_ns);
 
 	lane->totals.squeezed += is_squeezed;
+	if (from < lane->totals.first_ns)
+		lane->totals.first_ns = from;
 	last->bytes -= bytes_before; /* the part that earlier bins took, and that was counted here */
 	last->wire_bytes -= wire_before;
 }

@@ -85,7 +85,8 @@ struct mb_lane_totals {
 	uint64_t unparsed, merged;
 	uint64_t squeezed;                   /* merged frames spread over less time than they took */
 	uint64_t foreign;                    /* unicast Ethernet, but neither from nor to the local addresses */
-	int64_t first_ns, last_ns;           /* smallest and largest stamp in bins, once packets > 0 */
+	int64_t first_ns, last_ns;           /* smallest and largest stamp in bins, once packets > 0;
+			                      * the start of a frame's transmission, if it is spread */
 	uint32_t epochs;
 };
 

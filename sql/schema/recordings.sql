@@ -16,7 +16,7 @@ CREATE TABLE recordings (
     clock                VARCHAR NOT NULL,   -- what stamped the packets, and at which resolution
     offloads             VARCHAR NOT NULL,   -- offloads that merge frames: '', or a sentence
     notes                VARCHAR NOT NULL,   -- inferred values and faults, one sentence a line
-    start_ns             BIGINT,             -- first packet, for switch ports the first sample; NULL if there was none
+    start_ns             BIGINT,             -- first packet (--split-merged: start of its transmission); switch ports: first sample; NULL if there was none
     end_ns               BIGINT,             -- last packet or sample; of a recording that is not complete, the end of its last bin
     clock_epochs         BIGINT NOT NULL,    -- 1, plus one for each step of the clock
     packets              BIGINT NOT NULL,    -- in bins

@@ -135,6 +135,16 @@ def test_merged_frames_are_spread_at_the_speed_of_the_link(
         assert abs(wire_bytes - expected.get(number, 0)) <= parts.get(number, 0), number
 
 
+def test_a_recording_begins_with_the_transmission_of_its_first_frame(driver: Path) -> None:
+    """Otherwise it would have bytes from before its start, and bursts that take longer than it."""
+    words = ["bin=1000", "window=2000", "spread=8000000000", "m:9000500:4000", "p:9002000"]
+    found = run(driver, *words)
+    assert (found["first_ns"], found["last_ns"]) == (8_996_500, 9_002_000)
+    assert found["rows"][0][TS] == 8_996_000
+    squeezed = run(driver, *words[:-2], f"m:9000500:{2 * LARGEST}")
+    assert squeezed["squeezed"] == 1 and squeezed["first_ns"] == squeezed["rows"][0][TS]
+
+
 def test_a_merged_frame_that_bins_are_not_open_for_is_stated(driver: Path) -> None:
     words = ["bin=1000", "window=2000", "spread=8000000000", "p:9000000"]
     for wire, squeezed in ((LARGEST, 0), (2 * LARGEST, 1)):
