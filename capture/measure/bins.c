@@ -191,7 +191,7 @@ static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb
 static void begin_epoch_at(struct mb_lane *lane, int64_t ts_ns)
 {
 	if (ts_ns < lane->newest_ns - lane->options->window_ns) /* else packets from before the step may still come */
-		mb_drop_spans_forget_clocks(&lane->drop_spans, lane->clock);
+		mb_drop_spans_forget(&lane->drop_spans, INT64_MIN, lane->clock);
 	if (ts_ns < lane->totals.first_ns)
 		lane->totals.first_ns = ts_ns;
 	lane->advanced_ns = INT64_MIN;
@@ -213,7 +213,7 @@ static int move_bins(struct mb_lane *lane, int64_t ts_ns)
 		return 0;
 	if (mb_close_dropped(lane, end, span->oldest))
 		return -ENOMEM;
-	mb_drop_spans_forget(&lane->drop_spans, span->oldest * span->width_ns);
+	mb_drop_spans_forget(&lane->drop_spans, span->oldest * span->width_ns, 0);
 	return 0;
 }
 
@@ -381,6 +381,9 @@ int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *leader, cons
 
 int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
 {
+	/* Time that went back in the other direction: as with a packet (begin_epoch_at). */
+	if (!lane->newest && now_ns < lane->newest_ns - lane->options->window_ns)
+		mb_drop_spans_forget(&lane->drop_spans, INT64_MIN, lane->clock);
 	if (!lane->newest || now_ns <= lane->newest_ns || !mb_date_is_sane(now_ns))
 		return 0;
 	if (mb_clock_is_set_by(lane, now_ns))

@@ -48,22 +48,12 @@ bool mb_drop_spans_overlap(const struct mb_drop_spans *drops, int64_t start_ns, 
 	return false;
 }
 
-void mb_drop_spans_forget(struct mb_drop_spans *drops, int64_t horizon_ns)
+void mb_drop_spans_forget(struct mb_drop_spans *drops, int64_t horizon_ns, uint32_t clock)
 {
 	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < drops->count; i++)
-		if (drops->spans[i].last_ns >= horizon_ns)
-			drops->spans[kept++] = drops->spans[i];
-	drops->count = kept;
-}
-
-void mb_drop_spans_forget_clocks(struct mb_drop_spans *drops, uint32_t clock)
-{
-	uint32_t kept = 0;
-
-	for (uint32_t i = 0; i < drops->count; i++)
-		if (drops->spans[i].clock >= clock)
+		if (drops->spans[i].last_ns >= horizon_ns && drops->spans[i].clock >= clock)
 			drops->spans[kept++] = drops->spans[i];
 	drops->count = kept;
 }

@@ -28,10 +28,7 @@ void mb_drop_spans_add(struct mb_drop_spans *drops, int64_t first_ns, int64_t la
 /* Whether a span overlaps [START_NS, START_NS + WIDTH_NS). */
 bool mb_drop_spans_overlap(const struct mb_drop_spans *drops, int64_t start_ns, int64_t width_ns);
 
-/* Forget spans that end before HORIZON_NS. */
-void mb_drop_spans_forget(struct mb_drop_spans *drops, int64_t horizon_ns);
-
-/* Forget the spans of clocks before CLOCK. */
-void mb_drop_spans_forget_clocks(struct mb_drop_spans *drops, uint32_t clock);
+/* Forget spans that end before HORIZON_NS (INT64_MIN: none), and those of clocks before CLOCK. */
+void mb_drop_spans_forget(struct mb_drop_spans *drops, int64_t horizon_ns, uint32_t clock);
 
 #endif

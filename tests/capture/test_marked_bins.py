@@ -88,6 +88,14 @@ def test_a_loss_after_a_step_back_is_not_forgotten(driver: Path) -> None:
     assert marked(run(driver, *words)) == {(2, 540)}
 
 
+def test_a_silent_direction_forgets_the_losses_of_a_clock_that_went_back(driver: Path) -> None:
+    """Packets of the other direction show that it did: when this one's time reaches that of the loss again, nothing is
+    lost there."""
+    words = ["p:1000", "l:1050:1059", "s", "a:500", "a:900"]
+    found = run(driver, *words, "p:1045", "p:1055", "p:1200")
+    assert marked(found) == set() and found["packets"] == 4
+
+
 LARGEST = 640 * 1024  # wire bytes of the largest merged frame for which bins stay open (MB_MERGED_WIRE)
 
 
