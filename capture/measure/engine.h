@@ -47,6 +47,7 @@ struct mb_live_clock {
 	struct mb_drop_queue losses;       /* reported since then */
 	int64_t stepped_ns;                /* when the last step was noticed, in the time of checked_ns, … */
 	int64_t step_end_ns, step_new_ns;  /* … by the old clock and the new one; equal: there was none */
+	int64_t step_first_ns;             /* the earliest time of the new clock */
 	bool started;
 };
 

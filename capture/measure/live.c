@@ -76,6 +76,15 @@ static void mark(struct mb_engine *engine, int64_t first_ns, int64_t last_ns)
 		mb_lane_mark_drops(&engine->lanes[i]->lane, first_ns, last_ns);
 }
 
+/* The later of the times of the new clock at which it may have been set at the earliest, and at which a loss may have
+ * begun that extends from BEFORE_NS of the old clock. */
+static int64_t begin_in_new_clock(const struct mb_live_clock *clock, int64_t before_ns)
+{
+	const int64_t begun_ns = before_ns - clock->step_end_ns + clock->step_new_ns;
+
+	return begun_ns > clock->step_first_ns ? begun_ns : clock->step_first_ns;
+}
+
 /* Cut LOSS, which was reported after the step of the clock was noticed, to the time of the new clock, if it extends from
  * the old clock's time to that. If the clock was set back, its ends are reversed, and it is longer than the time since
  * the step. After a short step back it may as well be a loss of one clock alone, and stays. */
@@ -83,15 +92,18 @@ static struct mb_loss after_step(const struct mb_engine *engine, struct mb_loss 
 {
 	const struct mb_live_clock *clock = &engine->clock;
 	const int64_t end_ns = clock->step_end_ns, new_ns = clock->step_new_ns;
-	const int64_t passed_ns = mb_clock_ns(CLOCK_MONOTONIC_RAW) - clock->stepped_ns;
+	const int64_t since_ns = mb_clock_ns(CLOCK_MONOTONIC_RAW) - clock->stepped_ns;
+	int64_t from_ns;
 
-	if (new_ns == end_ns || passed_ns > SHORT_STEP_NS)
+	if (new_ns == end_ns || since_ns > SHORT_STEP_NS)
 		return loss;
-	if (new_ns < end_ns && loss.first_ns <= new_ns + passed_ns && loss.last_ns - loss.first_ns > SHORT_STEP_NS) {
-		loss.last_ns = loss.first_ns > new_ns ? loss.first_ns : new_ns;
-		loss.first_ns = loss.first_ns < new_ns ? loss.first_ns : new_ns;
+	if (new_ns < end_ns && loss.first_ns <= new_ns + since_ns && loss.last_ns - loss.first_ns > SHORT_STEP_NS) {
+		from_ns = begin_in_new_clock(clock, loss.last_ns);
+		loss.last_ns = loss.first_ns > from_ns ? loss.first_ns : from_ns;
+		loss.first_ns = loss.first_ns < from_ns ? loss.first_ns : from_ns;
 	} else if (new_ns > end_ns && loss.first_ns <= end_ns && loss.last_ns > end_ns) {
-		loss.first_ns = loss.last_ns < new_ns ? loss.last_ns : new_ns;
+		from_ns = begin_in_new_clock(clock, loss.first_ns);
+		loss.first_ns = loss.last_ns < from_ns ? loss.last_ns : from_ns;
 	}
 	return loss;
 }
@@ -166,6 +178,7 @@ static int step(struct mb_engine *engine, int64_t now_ns, int64_t ahead_ns)
 		mark(engine, clock->checked_ns + ahead_ns, new_ns);
 	if (stamps) {
 		clock->stepped_ns = now_ns;
+		clock->step_first_ns = clock->checked_ns + ahead_ns;
 		clock->step_end_ns = end_ns;
 		clock->step_new_ns = new_ns;
 	}
