@@ -18,7 +18,6 @@
 #define FLOWS_ALL_BINS 1048576   /* 16 B each */
 #define DIRECTIONS 3 /* enum mb_direction */
 
-static int run_live(struct mb_engine *engine);
 static int run_file(struct mb_engine *engine);
 
 static bool has_no_trains(void)
@@ -56,7 +55,7 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options, stru
 	mb_seed_init(&engine->limits.seed);
 	engine->options.decode.seed = engine->limits.seed;
 	engine->uncounted = backend->ops->read_counts ? MB_UNCOUNTED : 0;
-	engine->run = backend->ops->read_counts ? mb_counted_run : backend->live ? run_live : run_file;
+	engine->run = backend->ops->read_counts ? mb_counted_run : backend->live ? mb_live_run : run_file;
 	engine->sequences = calloc(1, sizeof(*engine->sequences));
 	engine->bin_rows = make_bin_rows(engine);
 	engine->sender_rows = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS, &engine->limits.seed);
@@ -324,13 +323,13 @@ static int count_frames(struct mb_engine *engine, struct mb_frame_view *view, st
 	return 0;
 }
 
-static int count_batch(struct mb_engine *engine, struct mb_error *error)
+int mb_engine_count_batch(struct mb_engine *engine)
 {
 	struct mb_frame_view view = mb_view_of(engine->batch.frames, engine->batch.count);
 	int code = 0;
 
 	while (view.at < view.end && !code)
-		code = count_frames(engine, &view, error);
+		code = count_frames(engine, &view, &engine->failure);
 	return code;
 }
 
@@ -343,54 +342,6 @@ void mb_engine_decode(const struct mb_engine *engine, const struct mb_frame *fra
 	mb_decode(frame, 1, interface, &engine->options.decode, packet);
 	packet->direction = mb_direction_of(&engine->locals, frame, packet, interface->linktype == MB_LINKTYPE_ETHERNET,
 					    &is_foreign);
-}
-
-/* Keep the packets of the batch, with the direction in which they are counted. */
-static void keep_batch(struct mb_engine *engine)
-{
-	for (uint32_t i = 0; i < engine->batch.count; i++) {
-		struct mb_frame *frame = &engine->batch.frames[i];
-		struct mb_packet packet;
-
-		if (frame->direction != MB_DIRECTION_UNKNOWN)
-			continue;
-		mb_engine_decode(engine, frame, &packet);
-		frame->direction = packet.direction;
-	}
-	mb_keeper_add(engine->keeper, engine->batch.frames, engine->batch.count);
-}
-
-/* Count the next batch of a live backend. Like next_batch(). */
-static int run_live(struct mb_engine *engine)
-{
-	const bool is_first = !engine->n_lanes;
-	int n = mb_backend_read(engine->backend, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
-
-	if (n < 0) {
-		mb_live_mark_losses(engine);
-		return n;
-	}
-	engine->batch.count = (uint32_t)n;
-	if (mb_live_check_clock(engine))
-		return mb_fail(&engine->failure, ENOMEM, "out of memory");
-	if (n > 0) {
-		int code;
-
-		mb_live_check_mtu(engine);
-		code = count_batch(engine, &engine->failure);
-
-		if (code)
-			return code;
-		if (engine->keeper)
-			keep_batch(engine);
-		if (is_first)
-			mb_live_mark_losses(engine); /* earlier losses wait for a lane */
-	}
-	if (mb_live_pass_time(engine))
-		return mb_fail(&engine->failure, ENOMEM, "out of memory");
-	if (engine->keeper && engine->clock.newest_ns)
-		mb_keeper_pass(engine->keeper, mb_live_passed_ns(engine));
-	return n;
 }
 
 /* Count frames in the memory of the backend. Returns 1; 0 if they must be read; or a negative errno. */
@@ -413,7 +364,7 @@ static int run_file(struct mb_engine *engine)
 	if (n)
 		return n;
 	n = next_batch(engine);
-	return n > 0 && (n = count_batch(engine, &engine->failure)) == 0 ? 1 : n;
+	return n > 0 && (n = mb_engine_count_batch(engine)) == 0 ? 1 : n;
 }
 
 /* An interface on which nothing arrived was recorded nevertheless. */

@@ -112,6 +112,9 @@ void mb_engine_destroy(struct mb_engine *engine);
 struct mb_engine_lane *mb_engine_find_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction,
 					   struct mb_error *error);
 
+/* Count the frames of the batch. Returns 0, or a negative errno with ENGINE->failure filled. */
+int mb_engine_count_batch(struct mb_engine *engine);
+
 /* Decode a FRAME that the engine counts or has handed out, including its direction. */
 void mb_engine_decode(const struct mb_engine *engine, const struct mb_frame *frame, struct mb_packet *packet);
 

@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "decode/walk.h"
 #include "linktype.h"
+#include "measure/lookahead.h"
 
 /* After this much silence no earlier frame can still arrive: several times the longest delay of any backend. */
 #define SILENCE_NS 100000000
@@ -45,7 +46,8 @@ void mb_live_follow_mtu(struct mb_engine *engine)
 		engine->options.decode.mtu = mtu;
 }
 
-void mb_live_check_mtu(struct mb_engine *engine)
+/* The same, if a frame of the batch is larger than the MTU and not known to be merged. */
+static void check_mtu(struct mb_engine *engine)
 {
 	const uint32_t largest = engine->options.decode.mtu + engine->mtu.header;
 
@@ -185,7 +187,12 @@ static int step(struct mb_engine *engine, int64_t now_ns, int64_t ahead_ns)
 	return 0;
 }
 
-int mb_live_check_clock(struct mb_engine *engine)
+/* Mark the bins of the losses that the backend reports, and begin an epoch if the system clock was set since the last
+ * call, that is, if it moved against CLOCK_MONOTONIC_RAW by more than a bin, and by more than NTP may slew it. Call it
+ * between reading a batch and counting it: frames of that batch from before the step go into the new epoch, but no bin
+ * has frames from before and after it, unless the clock was set back by less than the time for reading a batch. Returns
+ * 0 or -ENOMEM. */
+static int check_clock(struct mb_engine *engine)
 {
 	struct mb_live_clock *clock = &engine->clock;
 	int64_t least = engine->options.bins.bin_ns, now_ns, ahead_ns, moved;
@@ -212,7 +219,8 @@ int mb_live_check_clock(struct mb_engine *engine)
 	return 0;
 }
 
-int64_t mb_live_passed_ns(const struct mb_engine *engine)
+/* The time before which no further frame can come: silence means that time passes. Valid after the first frame. */
+static int64_t passed_ns(const struct mb_engine *engine)
 {
 	const struct mb_live_clock *clock = &engine->clock;
 	const int64_t passed = mb_clock_ns(CLOCK_MONOTONIC) - clock->newest_read_ns;
@@ -220,18 +228,66 @@ int64_t mb_live_passed_ns(const struct mb_engine *engine)
 	return clock->newest_ns + (passed > SILENCE_NS ? passed - SILENCE_NS : 0);
 }
 
-int mb_live_pass_time(struct mb_engine *engine)
+/* Let time pass in every lane, whether frames came in the other direction or not at all: close the bins that it leaves
+ * behind. Call it after a batch, which may be empty, is counted. Returns 0 or -ENOMEM. */
+static int pass_time(struct mb_engine *engine)
 {
 	struct mb_live_clock *clock = &engine->clock;
-	int64_t passed_ns;
+	int64_t now_ns;
 
 	if (engine->batch.count && mb_date_is_sane(engine->batch.frames[engine->batch.count - 1].ts_ns)) {
 		clock->newest_ns = engine->batch.frames[engine->batch.count - 1].ts_ns;
 		clock->newest_read_ns = mb_clock_ns(CLOCK_MONOTONIC);
 	}
-	passed_ns = mb_live_passed_ns(engine);
+	now_ns = passed_ns(engine);
 	for (uint32_t i = 0; i < engine->n_lanes; i++)
-		if (mb_lane_advance(&engine->lanes[i]->lane, passed_ns))
+		if (mb_lane_advance(&engine->lanes[i]->lane, now_ns))
 			return -ENOMEM;
 	return 0;
+}
+
+/* Keep the packets of the batch, with the direction in which they are counted. */
+static void keep_batch(struct mb_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->batch.count; i++) {
+		struct mb_frame *frame = &engine->batch.frames[i];
+		struct mb_packet packet;
+
+		if (frame->direction != MB_DIRECTION_UNKNOWN)
+			continue;
+		mb_engine_decode(engine, frame, &packet);
+		frame->direction = packet.direction;
+	}
+	mb_keeper_add(engine->keeper, engine->batch.frames, engine->batch.count);
+}
+
+int mb_live_run(struct mb_engine *engine)
+{
+	const bool is_first = !engine->n_lanes;
+	int n = mb_backend_read(engine->backend, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
+
+	if (n < 0) {
+		mb_live_mark_losses(engine);
+		return n;
+	}
+	engine->batch.count = (uint32_t)n;
+	if (check_clock(engine))
+		return mb_fail(&engine->failure, ENOMEM, "out of memory");
+	if (n > 0) {
+		int code;
+
+		check_mtu(engine);
+		code = mb_engine_count_batch(engine);
+		if (code)
+			return code;
+		if (engine->keeper)
+			keep_batch(engine);
+		if (is_first)
+			mb_live_mark_losses(engine); /* earlier losses wait for a lane */
+	}
+	if (pass_time(engine))
+		return mb_fail(&engine->failure, ENOMEM, "out of memory");
+	if (engine->keeper && engine->clock.newest_ns)
+		mb_keeper_pass(engine->keeper, passed_ns(engine));
+	return n;
 }
