@@ -88,18 +88,18 @@ static int64_t begin_in_new_clock(const struct mb_live_clock *clock, int64_t bef
 }
 
 /* Cut LOSS, which was reported after the step of the clock was noticed, to the time of the new clock, if it extends from
- * the old clock's time to that. If the clock was set back, its ends are reversed, and it is longer than the time since
- * the step. After a short step back it may as well be a loss of one clock alone, and stays. */
+ * the old clock's time to that. If the clock was set back, its ends are reversed, and the later one is of the old clock:
+ * it is in the future. */
 static struct mb_loss after_step(const struct mb_engine *engine, struct mb_loss loss)
 {
 	const struct mb_live_clock *clock = &engine->clock;
 	const int64_t end_ns = clock->step_end_ns, new_ns = clock->step_new_ns;
-	const int64_t since_ns = mb_clock_ns(CLOCK_MONOTONIC_RAW) - clock->stepped_ns;
+	const int64_t now_ns = mb_clock_ns(CLOCK_REALTIME);
 	int64_t from_ns;
 
-	if (new_ns == end_ns || since_ns > SHORT_STEP_NS)
+	if (new_ns == end_ns || mb_clock_ns(CLOCK_MONOTONIC_RAW) - clock->stepped_ns > SHORT_STEP_NS)
 		return loss;
-	if (new_ns < end_ns && loss.first_ns <= new_ns + since_ns && loss.last_ns - loss.first_ns > SHORT_STEP_NS) {
+	if (new_ns < end_ns && loss.first_ns <= now_ns && loss.last_ns > now_ns) {
 		from_ns = begin_in_new_clock(clock, loss.last_ns);
 		loss.last_ns = loss.first_ns > from_ns ? loss.first_ns : from_ns;
 		loss.first_ns = loss.first_ns < from_ns ? loss.first_ns : from_ns;
