@@ -13,6 +13,7 @@
 
 #include "bytes.h"
 #include "compiler.h"
+#include "format/appended.h"
 #include "format/pcap_header.h"
 
 struct pcap {
@@ -134,25 +135,14 @@ static int bad_record(const struct mb_input *input, const struct mb_pcap_variant
 		       input->name, offset, place, record->caplen, variant->padding);
 }
 
-/* Another file was appended to this one. */
-static int other_header(const struct mb_input *input, struct mb_error *error)
-{
-	uint64_t offset = mb_input_offset(input, input->at);
-
-	return mb_fail(error, EBADMSG,
-		       "%s: byte %" PRIu64 "%s: another pcap file begins here: record it apart (`tail -c +%" PRIu64
-		       "` has it), or join both: `mergecap` joins captures",
-		       input->name, offset, mb_input_place(input), offset + 1);
-}
-
 /* Check what the scan could not take as a record. Returns 0 or a negative errno. */
 static int check_record(const struct mb_input *input, const struct pcap *pcap, const struct record *record,
 			struct mb_error *error)
 {
 	const bool is_bad = !is_sane(record, &pcap->variant, pcap->max_caplen);
 
-	if ((is_bad || !record->len) && mb_pcap_header_is_at(input->at))
-		return other_header(input, error);
+	if ((is_bad || !record->len) && mb_appended_is_at(input))
+		return mb_appended_refuse(input, error);
 	return is_bad ? bad_record(input, &pcap->variant, pcap->max_caplen, record, error) : 0;
 }
 

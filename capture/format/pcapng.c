@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "bytes.h"
+#include "format/appended.h"
 
 #define MIN_BLOCK 12 /* type, length, length again */
 #define MAX_BLOCK ((uint32_t)256 << 20)
@@ -189,6 +190,8 @@ static int next_block(struct mb_reader *reader, struct mb_batch *batch, struct m
 	block.type = mb_load32(reader->input.at, reader->swapped);
 	if (block.type == MB_PCAPNG_SECTION_HEADER)
 		return section_header(reader, batch, error);
+	if (mb_appended_is_at(&reader->input))
+		return mb_appended_refuse(&reader->input, error);
 	block.length = mb_load32(reader->input.at + 4, reader->swapped);
 	if (block.length < MIN_BLOCK || block.length > MAX_BLOCK || block.length % 4)
 		return mb_pcapng_damaged(reader, error, "block of type %" PRIu32 " claims %" PRIu32 " bytes",

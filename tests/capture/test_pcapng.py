@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -258,6 +259,24 @@ def test_stamp_outside_int64(described: Interface, raw: int) -> None:
     assert made.frames == [] and made.error == (
         f"standard input: byte {offset}: time stamp {raw} is outside the years 1677 to 2262 of 64-bit nanoseconds"
     )
+
+
+@pytest.mark.parametrize("piped", [False, True])
+@pytest.mark.parametrize(("order", "other"), ["<<", "<>", "><", ">>"])
+def test_captures_of_both_formats_that_were_concatenated(order: str, other: str, piped: bool, tmp_path: Path) -> None:
+    """In the other byte order, the header of pcap could be that of an unknown block of some MB, which is skipped."""
+    oracle = Oracle()
+    oracle.section(order, 0, -1)
+    oracle.interface(Interface())
+    for raw in range(700):
+        oracle.packet(0, raw, b"x" * 60, 0, None, None)
+    pcap = build.pcap_header(other) + struct.pack(other + "IIII", 1, 2, 40, 40) + bytes(40)
+    for first, second, kind in ((oracle.data, pcap, "pcap"), (pcap, oracle.data, "pcapng")):
+        path = tmp_path / f"before-{kind}"
+        path.write_bytes(first + second)
+        made = dump("-", stdin=path.read_bytes()) if piped else dump(path)
+        assert len(made.frames) == (700 if kind == "pcap" else 1)
+        assert f": byte {len(first)}: another {kind} file begins here: " in made.error
 
 
 def test_losses_are_not_counted_twice() -> None:
