@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import livelab
 import pytest
@@ -22,6 +23,7 @@ from mounts import tmpfs
 from outcomes import outcome
 from waiting import wait_for
 
+from mburst.services.record import gaps
 from mburst.services.record.gaps import GapWriter
 from mburst.sql import StoreFolder, locks, new_writer
 
@@ -289,3 +291,22 @@ def test_a_loss_around_a_step_of_the_clock_has_its_packets_in_one_gap(tmp_path: 
     writer.close()
     gaps = query(store.path, "SELECT start_ns, packets, detail LIKE 'the clock was set %' FROM gaps ORDER BY ALL")
     assert gaps == [(5 * ms, 65_390, True), (hour, None, True), (9 * hour, 1, False)]
+
+
+@pytest.mark.parametrize("step_s", [0, 3600, -3600])
+def test_losses_while_the_recorder_did_not_read_are_in_the_time_of_either_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    """The clock was set meanwhile: a loss before that has the time of the old clock."""
+    second = 10**9
+    clock = SimpleNamespace(time_ns=lambda: 10_000 * second, monotonic_ns=lambda: 0)
+    monkeypatch.setattr(gaps, "time", clock)
+    store = StoreFolder.create(tmp_path / "store")
+    writer = GapWriter(store, "x", "x", new_writer())
+    clock.time_ns, clock.monotonic_ns = lambda: (10_003 + step_s) * second, lambda: 3 * second
+    rows = [dict.fromkeys(("recording_id", "host", "rack", "interface", "direction"), "x")]
+    old, new = 10_001 * second, (10_002 + step_s) * second
+    writer.look([(old, old + 1000, 5, False), (new, new + 1000, 6, False)], rows)
+    writer.close()
+    found = query(store.path, "SELECT reason, detail, sum(packets)::INT FROM gaps GROUP BY ALL")
+    assert found == [("reader too slow", "the recorder did not read for 3 s", 11)]

@@ -164,7 +164,7 @@ class GapWriter:
     def __init__(self, store: StoreFolder, host: str, rack: str, writer_id: str) -> None:
         self._writer = store.writer("gaps", host, rack, writer_id)
         self._gap: Row | None = None
-        self._looked = time.monotonic_ns()
+        self._looked, self._looked_ns = time.monotonic_ns(), time.time_ns()
         self._stalls: list[tuple[int, int]] = []  # times in which the recorder did not read
 
     def look(self, losses: list[tuple[int, int, int, bool]], rows: list[Row]) -> None:
@@ -172,8 +172,10 @@ class GapWriter:
         rows of recordings."""
         now, passed = time.time_ns(), time.monotonic_ns() - self._looked
         self._looked += passed
-        if passed > NS_PER_S:
-            self._stalls = [*self._stalls[-9:], (now - passed, now)]
+        if passed > NS_PER_S:  # by the clock before it and the one after it: it may have been set meanwhile
+            before = self._looked_ns, self._looked_ns + passed
+            self._stalls = [*self._stalls[-18:], before, (now - passed, now)]
+        self._looked_ns = now
         for first_ns, last_ns, packets, is_split in losses:
             self._add(first_ns, last_ns, packets if packets or not is_split else None, rows)
             if is_split and self._gap and _SPLIT not in self._gap["detail"]:
