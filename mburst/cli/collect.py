@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import extras
 from ..errors import MburstError, UsageError
+from ..listening.tls import folders_of
 from ..messages import clear_progress, print_message, print_progress
 from ..names import shown
 from ..process import privileges
@@ -195,10 +196,9 @@ def settle(config: CollectConfig, store: StoreFolder, sockets: Sequence[str] = (
     named = {path for target in encrypted for path in (target.tls_ca, target.tls_cert, target.tls_key) if path}
     if otlp := config.otlp:  # its certificates may be renewed
         named |= {path for path in (otlp.tls_cert, otlp.tls_key, otlp.tls_client_ca) if path}
-    folders = {os.path.dirname(path) or "." for name in named for path in (name, os.path.realpath(name))}
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
     pins = [_pins_folder()] if any(target.skip_verify for target in encrypted) else []
-    privileges.confine([*folders, *trusted], [store.path, *pins], sockets, store.made_in)
+    privileges.confine([*folders_of(named), *trusted], [store.path, *pins], sockets, store.made_in)
     privileges.drop()
 
 

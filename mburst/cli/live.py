@@ -17,7 +17,7 @@ from ..process.stopping import exit_code, stopping
 from . import definition, inputs, record, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ..analysis.bursts.find import BurstDefinition
     from ..services.live import LiveService
@@ -129,7 +129,7 @@ def _serve(arguments: argparse.Namespace, where: ListenAddress) -> int:
 
     with _opened(arguments) as store:
         service = LiveService(store, arguments.rack, definition.definition_of(arguments), where, str(store.path))
-        privileges.confine([], [store.path], made_in=store.made_in)
+        privileges.confine(where.reads, [store.path], made_in=store.made_in)
         privileges.drop()
         with stopping(service.stop) as ended_by, store.place.watched(service.stop):
             _say(service, f"live view of {store.path}")
@@ -199,15 +199,17 @@ def interface_names(recordings: list[RecordSettings]) -> str:
     return ", ".join(one.targets[0] for one in recordings)
 
 
-def confine(arguments: argparse.Namespace, recordings: list[RecordSettings], store: StoreFolder) -> None:
-    """Allow this process to write only to the store from now on."""
+def confine(
+    arguments: argparse.Namespace, recordings: list[RecordSettings], store: StoreFolder, reads: Sequence[str] = ()
+) -> None:
+    """Allow this process to write only to the store, and to read READS beside the inputs, from now on."""
     from ..services.record import pins
     from ..services.record.recording import opens_files
 
     if not opens_files(recordings[0]):
         writes = [store.path, *pins.folders(recordings)]
         removes = [] if arguments.store else [temporary.place()]
-        privileges.confine(recordings[0].targets, writes, removes, store.made_in)
+        privileges.confine([*recordings[0].targets, *reads], writes, removes, store.made_in)
 
 
 class DroppedPackets:
@@ -252,7 +254,7 @@ def _record(arguments: argparse.Namespace, where: ListenAddress) -> int:
 
     with recorded_store(arguments) as store:
         service = LiveService(store, None, recorded_definition(arguments), where, names, dropped.count)
-        confine(arguments, recordings, store)
+        confine(arguments, recordings, store, where.reads)
         with service.beside():
             recorded = into(store, recordings, progress)
         return describe_end(arguments, recorded)

@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         closing(Meter(store, definition.definition_of(arguments), since_of(store, arguments.since))) as meter,
     ):
         service = MetricsService(meter, where, config)
-        privileges.confine(reads, [store.path], made_in=store.made_in)
+        privileges.confine([*reads, *where.reads], [store.path], made_in=store.made_in)
         privileges.drop()
         with stopping(service.stop) as ended_by, store.place.watched(service.stop):
             print(f"metrics of {shown(arguments.store)}: {service.url}", flush=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +19,19 @@ class Certificates:
     key: Path
     client_ca: Path | None = None  # if given, clients need a certificate from this CA
 
+    def folders(self) -> list[str]:
+        """Returns the folders to read if files may be replaced: of each file, and of what it links to."""
+        return folders_of(path for path in (self.certificate, self.key, self.client_ca) if path)
+
     def stamp(self) -> tuple[tuple[int, ...] | None, ...]:
         """Returns values that change when a file is replaced; None for a file that this process may not access."""
         return tuple(_stamp(path) for path in (self.certificate, self.key, self.client_ca) if path)
+
+
+def folders_of(files: Iterable[str | Path]) -> list[str]:
+    """Returns the folders of FILES, and of what they link to, each once."""
+    named = (place for file in files for place in (os.fspath(file), os.path.realpath(file)))
+    return sorted({os.path.dirname(place) or "." for place in named})
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
@@ -41,7 +52,7 @@ class RenewedContext:
 
     def __call__(self) -> ssl.SSLContext:
         stamp = self._files.stamp()
-        if None not in stamp and stamp != self._stamp:
+        if stamp != self._stamp:
             self._stamp = stamp
             try:
                 self._context = context(self._files, self._protocol)

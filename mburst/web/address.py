@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import MburstError, UnresolvedName, UsageError
+from ..listening.tls import Certificates, context
 from ..process import privileges
 from ..process.binding import cannot_bind
 from ..units import whole
@@ -30,11 +31,16 @@ class ListenAddress:
     token: str | None
     made: bool = False
     names: tuple[str, ...] = ()  # additional names of the server, for example behind a proxy
-    tls: tuple[Path, Path] | None = None  # certificate and key
+    tls: Certificates | None = None
 
     @property
     def loopback(self) -> bool:
         return is_loopback(self.address)
+
+    @property
+    def reads(self) -> list[str]:
+        """What a server reads while it runs: the folders of the certificate and key, which may be replaced."""
+        return self.tls.folders() if self.tls else []
 
     def url(self, port: int, path: str = "/") -> str:
         """Returns the URL to open, without the token."""
@@ -98,9 +104,9 @@ def where_of(
         raise UsageError("--tls-cert and --tls-key belong together")
     if open_ and token_file:
         raise UsageError("--open and --token-file exclude each other: --open disables the token")
-    tls = (Path(certificate), Path(key)) if certificate and key else None
-    for path in tls or ():
-        _readable(path)
+    tls = Certificates(Path(certificate), Path(key)) if certificate and key else None
+    if tls:
+        context(tls, "http/1.1")
     token = _token(Path(token_file)) if token_file else None if open_ else secrets.token_urlsafe(24)
     return ListenAddress(host, resolved(host, number), number, token, not token_file and not open_, tuple(names), tls)
 

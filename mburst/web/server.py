@@ -27,7 +27,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from ..errors import MburstError
+from ..listening.tls import RenewedContext
+from ..messages import print_message
 from ..process import alive, privileges
 from .address import ListenAddress
 
@@ -222,32 +223,28 @@ class WebServer(uvicorn.Server):
     def __init__(self, app: ASGIApp, listening: socket.socket, where: ListenAddress) -> None:
         self.connections = WebConnections()
         self.listening = listening
-        super().__init__(self._config(Bounded(app, self.connections), where))
+        with privileges.raised():  # not every user may read a key
+            self._tls = RenewedContext(where.tls, "http/1.1", print_message) if where.tls else None
+        super().__init__(self._config(Bounded(app, self.connections)))
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _config(self, app: ASGIApp, where: ListenAddress) -> uvicorn.Config:
-        certificate, key = where.tls or (None, None)
-        try:
-            config = uvicorn.Config(
-                app,
-                log_level="critical",
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                loop="asyncio",
-                http=_Http,
-                h11_max_incomplete_event_size=HEADER_BYTES,
-                ws=_WebSocket,
-                ws_per_message_deflate=False,
-                ws_max_size=MESSAGE_BYTES,
-                timeout_graceful_shutdown=1,
-                ssl_certfile=certificate and str(certificate),
-                ssl_keyfile=key and str(key),
-            )
-            with privileges.raised():  # not every user may read a key
-                config.load()
-        except OSError as error:  # ssl.SSLError is an OSError
-            raise MburstError(f"{certificate}, {key}: not a certificate and key in PEM: {error.strerror}") from error
+    @staticmethod
+    def _config(app: ASGIApp) -> uvicorn.Config:
+        config = uvicorn.Config(
+            app,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            loop="asyncio",
+            http=_Http,
+            h11_max_incomplete_event_size=HEADER_BYTES,
+            ws=_WebSocket,
+            ws_per_message_deflate=False,
+            ws_max_size=MESSAGE_BYTES,
+            timeout_graceful_shutdown=1,
+        )
+        config.load()
         return config
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -297,8 +294,8 @@ class WebServer(uvicorn.Server):
         def protocol() -> asyncio.Protocol:
             return _Http(config, self.server_state, self.lifespan.state)
 
-        encrypted: dict[str, Any] = {"ssl": config.ssl, "ssl_handshake_timeout": REQUEST_S} if config.ssl else {}
         try:
+            encrypted: dict[str, Any] = {"ssl": self._tls(), "ssl_handshake_timeout": REQUEST_S} if self._tls else {}
             await asyncio.get_running_loop().connect_accepted_socket(protocol, accepted, **encrypted)
         except (OSError, ssl.SSLError, asyncio.CancelledError):
             self.connections.of.pop(peer, None)

@@ -20,6 +20,7 @@ from authority import Authority
 from bounded import next_line
 from livestore import Server, filled
 from waiting import wait_for
+from webattack import serving
 
 from mburst.__main__ import main
 from mburst.errors import MburstError
@@ -206,6 +207,51 @@ def test_https_with_a_certificate(store, tmp_path):
             assert len(json.load(answer)) == 1
     finally:
         server.stop()
+
+
+def serial(port, trusting):
+    """Returns the serial number of the certificate that the server presents."""
+    with (
+        socket.create_connection(("127.0.0.1", port), 60) as plain,
+        trusting.wrap_socket(plain, server_hostname="127.0.0.1") as encrypted,
+    ):
+        return encrypted.getpeercert()["serialNumber"]
+
+
+@pytest.mark.parametrize("verb", ["live", "metrics"])
+def test_a_renewed_certificate_is_used_from_the_next_connection_on(verb, store, tmp_path):
+    """Although the process may read few files by then. If the certificate and key are invalid, the ones before stay in
+    use, and one line says so, also if they cannot be seen."""
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("server", ["127.0.0.1"])
+    trusting = ssl.create_default_context(cafile=str(authority.ca))
+    with serving(verb, store, "--open", "--tls-cert", str(certificate), "--tls-key", str(key)) as server:
+        first = serial(server.port, trusting)
+        authority.issue("server", ["127.0.0.1"])
+        second = serial(server.port, trusting)
+        key.write_text("no key")
+        third = serial(server.port, trusting)
+        key.unlink()
+        fourth = serial(server.port, trusting)
+        _, error = server.stop()
+    assert first != second == third == fourth
+    assert error.count("still used") == 2 and f"{key}: not a private key in PEM" in error
+    assert f"{key}: cannot read: No such file or directory" in error
+
+
+def test_an_encrypted_key_is_refused_without_asking_for_its_password(store, tmp_path, capsys):
+    certificate, key = Authority(tmp_path).issue("server", ["127.0.0.1"])
+    locked = tmp_path / "locked.key"
+    subprocess.run(
+        ["openssl", "pkcs8", "-topk8", "-in", key, "-out", locked, "-passout", "pass:x"],
+        check=True,
+        capture_output=True,
+    )
+    words = (store, "--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", locked)
+    assert outcome(capsys, *words) == (
+        1,
+        f"mburst: {locked}: the key is encrypted (write it out without its password)\n",
+    )
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
