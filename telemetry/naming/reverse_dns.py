@@ -17,7 +17,8 @@ ANSWER_S = 2.0  # for one question, including retries
 
 
 class ReverseNames(NamedTuple):
-    """`nameless` are addresses that have no name, according to an answer. `unanswered` are those without an answer."""
+    """`nameless` are addresses that have no name according to an answer, or only names that are addresses.
+    `unanswered` are those without an answer."""
 
     names: list[NamedPrefix]
     nameless: list[str]
@@ -55,7 +56,7 @@ def ask(
         except dns.exception.DNSException:
             return None
         names = [str(record.target.to_text(omit_final_dot=True)) for record in answer]
-        return min(names)[:LONGEST]
+        return min((name for name in names if name != "." and not is_address(name)), default="")[:LONGEST]
 
     known = [address for address in addresses if is_address(address)]
     with ThreadPoolExecutor(AT_ONCE) as pool:

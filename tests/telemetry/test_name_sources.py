@@ -175,6 +175,16 @@ def test_reverse_dns() -> None:
     assert len(set(server.asked)) == 4
 
 
+@pytest.mark.parametrize(
+    ("answer", "named"), [("10.9.9.9.", False), (".", False), ("1.2.3.", True), ("xn--bcher-kva.example.", True)]
+)
+def test_an_address_or_an_empty_name_in_dns_names_nothing(answer: str, named: bool) -> None:
+    """A sender would otherwise be shown as another address: whoever has the zone of an address decides on its names."""
+    with answering({"10.0.0.1": answer}) as server:
+        found = ask(["10.0.0.1"], server.address, timeout_s=10)
+    assert found == (([NamedPrefix("10.0.0.1", answer.removesuffix("."))], [], []) if named else ([], ["10.0.0.1"], []))
+
+
 @pytest.mark.parametrize("server", ["x", "10.0.0.1:0", "10.0.0.1:99999", "[::1]:x", "example.com:53"])
 def test_a_dns_server_must_be_an_address(server: str) -> None:
     with pytest.raises(UsageError, match="invalid DNS server"):
