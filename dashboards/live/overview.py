@@ -9,19 +9,17 @@ import numpy as np
 from ...analysis.live.lane import LiveLane
 from ...analysis.live.store import LiveStore
 from ...units import NS_PER_S
+from .lane_names import names_of
 
 
 def overview(live: LiveStore, rack: str, seconds: int) -> dict[str, Any]:
     """Returns the newest seconds of every lane of a rack (or of all racks, if it is empty) with a known link speed."""
     with live.lock:
         lanes = [lane for lane in live.lanes.values() if lane.link_bps and (not rack or lane.named("rack") == rack)]
+        names = names_of(lanes)
         edge = max((lane.edge_ns for lane in lanes), default=0) // NS_PER_S
         rows = [
-            {
-                "id": lane.id,
-                "name": " ".join(map(lane.named, ("host", "interface", "direction"))),
-                "percent": fullest_bins(lane, edge - seconds, edge + 1),
-            }
+            {"id": lane.id, "name": names[lane.id], "percent": fullest_bins(lane, edge - seconds, edge + 1)}
             for lane in sorted(lanes, key=lambda lane: lane.id)
         ]
     return {"firstSecond": edge - seconds, "lanes": rows}

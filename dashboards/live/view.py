@@ -21,6 +21,7 @@ from ...units import NS_PER_S, format_duration
 from ..common.packing import Pack
 from ..common.words import above_line_rate
 from . import payload as live_payload
+from .lane_names import names_of
 from .wishes import ViewRequest
 
 PUSH_S = 0.1  # between looks at the store; each makes a message if something is new
@@ -75,18 +76,30 @@ class LiveView:
     def lanes(self) -> list[dict[str, Any]]:
         """Returns the lanes for a reader to choose from, by rack, host, interface and direction."""
         with self.live.lock:
+            names = names_of(self.live.lanes.values())
             rows = [
                 {
                     "id": lane.id,
                     **{name: lane.named(name) for name in ("rack", "host", "interface", "direction")},
                     "bin": lane.bin_ns,
                     "link": lane.link_bps,
+                    "name": names[lane.id],
                     "recording": lane.recording,
                     "edge": str(lane.edge_ns),
                 }
                 for lane in self.live.lanes.values()
             ]
-        return sorted(rows, key=lambda row: (row["rack"], row["host"], row["interface"], row["direction"], row["bin"]))
+        return sorted(
+            rows,
+            key=lambda row: (
+                row["rack"],
+                row["host"],
+                row["interface"],
+                row["direction"],
+                row["bin"],
+                row["link"] or 0,
+            ),
+        )
 
     def _position(self, lane: LiveLane, wish: ViewRequest) -> Position:
         """Returns how far a browser knows a lane, and the measures of the paths that it shows."""

@@ -11,12 +11,14 @@ import pytest
 from livebrowser import Follower
 from livestore import SECOND, Growing
 from reportlib import BIN, FULL
-from storelib import rows
+from storelib import rows, write
 
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.live.bursts import LiveBursts
 from mburst.analysis.live.store import LiveStore
+from mburst.dashboards.live.overview import overview
 from mburst.dashboards.live.view import LiveView
+from mburst.sql import StoreFolder
 
 NOW = 1_795_228_500_000_000_000
 CELL = 10_000_000  # ns, of the heatmap
@@ -184,3 +186,38 @@ def test_what_a_recorder_lost_is_known_when_it_ended_normally(growing, view, com
     reader.look()
     status = reader.received["status"]
     assert (status["dropped"], status["droppedIsWhole"]) == (7, complete)
+
+
+def test_lanes_of_one_name_state_what_differs(tmp_path):
+    """Rack, width of bins and link speed: a reader would otherwise choose between equal names."""
+    store = StoreFolder.create(tmp_path / "store")
+    lanes = [
+        {"host": "a"},
+        {"host": "b", "link_bps": 10**10},
+        {"host": "b", "bin_ns": 10 * BIN},
+        {"host": "b", "bin_ns": 10 * BIN, "link_bps": None},
+        {"host": "c", "rack": "r1"},
+        {"host": "c", "rack": "r2"},
+    ]
+    for number, lane in enumerate(lanes):
+        names = {"recording_id": f"run-{number}", "host": lane["host"], "rack": lane.get("rack", "r1")}
+        write(store, "recordings", {"bin_ns": BIN, **lane, **names, "start_ns": NOW, "end_ns": NOW + SECOND})
+        write(store, "bins", {**names, "ts_ns": NOW})
+    live = LiveStore(store)
+    offered = [one["name"] for one in LiveView(live, LiveBursts(live, BurstDefinition())).lanes()]
+    seen = [one["name"] for one in overview(live, "r1", 10)["lanes"]]
+    live.close()
+    assert offered == [
+        "a eth0 in",
+        "b eth0 in, bins of 100 µs, 10 Gb/s",
+        "b eth0 in, bins of 1 ms, link speed not known",
+        "b eth0 in, bins of 1 ms, 1 Gb/s",
+        "c eth0 in, rack r1",
+        "c eth0 in, rack r2",
+    ]
+    assert sorted(seen) == [
+        "a eth0 in",
+        "b eth0 in, bins of 1 ms, 1 Gb/s",
+        "b eth0 in, bins of 100 µs, 10 Gb/s",
+        "c eth0 in",
+    ]

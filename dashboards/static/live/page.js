@@ -72,11 +72,9 @@ class LiveView {
   offerLanes() {
     const rack = one("#rack").value, select = one("#lane");
     const offered = this.lanes.filter((lane) => !rack || lane.rack === rack || lane.id === this.lane?.id);
-    const twice = new Set(offered.map(laneName).filter((name, i, all) => all.indexOf(name) !== i));
-    const key = offered.map((lane) => lane.id).join("\n");
+    const key = offered.map((lane) => `${lane.id} ${lane.name}`).join("\n");
     if (select.dataset.key !== key) {
-      select.replaceChildren(...offered.map((lane) => new Option(
-        seen(laneName(lane)) + (twice.has(laneName(lane)) ? `, bins of ${duration(lane.bin)}` : ""), lane.id)));
+      select.replaceChildren(...offered.map((lane) => new Option(seen(lane.name), lane.id)));
       select.dataset.key = key;
     }
     if (this.lane) select.value = this.lane.id;
@@ -421,8 +419,6 @@ class LiveView {
     if (this.lane && this.parts !== null) this.build(this.parts);
   }
 }
-
-const laneName = (lane) => `${lane.host} ${lane.interface} ${lane.direction}`;
 
 function isDark() {
   const chosen = document.documentElement.dataset.theme;
