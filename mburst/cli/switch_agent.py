@@ -55,7 +55,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     door.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate to present, in PEM")
     door.add_argument("--tls-key", metavar="FILE", type=Path, help="key of the certificate, in PEM")
     door.add_argument("--tls-ca", metavar="FILE", type=Path, help="clients must present a certificate from this CA")
-    door.add_argument("--username", metavar="NAME", default="", help="clients must give this name and its password")
+    door.add_argument("--username", metavar="NAME", help="clients must give this name and its password")
     door.add_argument(
         "--insecure", action="store_true", help="serve other hosts without TLS, or without --username or --tls-ca"
     )
@@ -127,9 +127,7 @@ def entry_of(arguments: argparse.Namespace) -> Endpoint:
         raise UsageError("--tls-cert and --tls-key go together")
     if arguments.tls_ca and not arguments.tls_cert:
         raise UsageError("--tls-ca needs --tls-cert and --tls-key")
-    password = os.environ.get("MBURST_AGENT_PASSWORD", "")
-    if arguments.username and not password:
-        raise UsageError("--username needs a password in the environment", "set MBURST_AGENT_PASSWORD")
+    password = _password_of(arguments.username)
     certificates = Certificates(arguments.tls_cert, arguments.tls_key, arguments.tls_ca) if arguments.tls_cert else None
     address = parse(arguments.listen)
     secret, client_ca = "password" if arguments.username else "", bool(arguments.tls_ca)
@@ -138,7 +136,22 @@ def entry_of(arguments: argparse.Namespace) -> Endpoint:
         if not arguments.insecure:
             raise UsageError(lacking, "add --insecure to allow this")
         report(f"note: {lacking}")
-    return Endpoint(address, certificates, arguments.username, password)
+    return Endpoint(address, certificates, arguments.username or "", password)
+
+
+def _password_of(user: str | None) -> str:
+    """Returns the password of --username. Raises UsageError, also if either cannot be sent in the metadata of gRPC."""
+    password = os.environ.get("MBURST_AGENT_PASSWORD", "")
+    if user is None:
+        return password
+    if not user:  # without a name, everybody would be let in
+        raise UsageError("--username is empty", "leave it out, or name the user")
+    if not password:
+        raise UsageError("--username needs a password in the environment", "set MBURST_AGENT_PASSWORD")
+    for name, text in (("--username", user), ("MBURST_AGENT_PASSWORD", password)):
+        if not (text.isascii() and text.isprintable()):
+            raise UsageError(f"{name}: no client can send it", "letters, digits, blanks and signs of ASCII")
+    return password
 
 
 def served(named: list[str]) -> list[str]:

@@ -118,6 +118,14 @@ def test_other_hosts_need_tls_and_a_secret(authority, capsys, monkeypatch, where
         assert address.startswith(where)
 
 
+@pytest.mark.parametrize(("name", "password"), [("me", "pä"), ("me", "a\n"), ("mü", "right"), ("", "right")])
+def test_credentials_that_no_client_can_send_are_refused(capsys, monkeypatch, name, password):
+    """gRPC has printable ASCII in its metadata. An empty name would let everybody in."""
+    monkeypatch.setenv("MBURST_AGENT_PASSWORD", password)
+    printed = refused(capsys, "--listen=127.0.0.1:0", f"--username={name}")
+    assert "no client can send it" in printed or "--username is empty" in printed
+
+
 def test_insecure_reports_its_consequences(tmp_path):
     errors = tmp_path / "errors"
     with agent("lo", "--listen=0.0.0.0:0", "--insecure", errors=errors):
