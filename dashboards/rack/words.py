@@ -251,11 +251,13 @@ def _canaries(report: RackFigures) -> Iterator[Statement]:
 def _loss(report: RackFigures) -> Iterator[Statement]:
     if losing := [lane for lane in report.lanes if (lane.loss.dropped or lane.losing_bins) and not lane.is_port]:
         hosts = sorted({lane.host or UNNAMED for lane in losing})
+        bins = sum(lane.losing_bins for lane in losing)
         yield Statement(
             WARNING,
             f"Packets were lost while recording on {', '.join(hosts[:5])}" + (" and others" if len(hosts) > 5 else ""),
-            f"{_most_lost(report)}, {format_count(sum(lane.losing_bins for lane in losing), 'bin')} of this time. "
-            "Counts are lower bounds there.",
+            f"{_most_lost(report)}, {format_count(bins, 'bin')} of this time. Counts are lower bounds there."
+            if bins
+            else f"{_most_lost(report)}, as far as is known in no bin of this time. Counts can be lower bounds.",
         )
     if lacking := [lane for lane in report.lanes if lane.losing_bins and lane.is_port]:
         yield Statement(
