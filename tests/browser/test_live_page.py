@@ -145,6 +145,9 @@ def test_cells_of_the_heatmap_are_chosen_by_keys(open_page, recorded):
         ".cell-read"
     )
     assert reader.page.evaluate("view.range") is None, "the arrows do not move the figure"
+    for key in ("Alt+ArrowLeft", "Control+ArrowUp"):  # the browser's own, such as its way back
+        reader.page.keyboard.press(key)
+    assert reader.page.evaluate("view.heat.chosen") == chosen
     reader.page.keyboard.press("Enter")
     reader.wait("view.range !== null")
     a, b = (ns / SECOND for ns in reader.page.evaluate("view.range"))

@@ -211,6 +211,46 @@ def test_the_figure_shows_values_on_hover_and_selects_bursts_on_click(open_page)
     assert reader.page.locator("tr.chosen").count() == 1
 
 
+def test_a_touch_only_reads_and_chooses(open_page):
+    """Plotly took each touch for a double click, or for the drag of a zoom: the zoom and the read-out were gone."""
+    reader = open_page(viewport={"width": 800, "height": 900}, has_touch=True)
+    page, read = reader.page, "document.querySelector('.readout').textContent"
+    shown = "document.querySelector('.timeline').layout.xaxis.range"
+    page.evaluate("Plotly.relayout(document.querySelector('.timeline'), {dragmode: 'zoom'})")  # with a mouse, too
+    reader.click("[data-do=next]")
+    page.evaluate("document.querySelector('.timeline').scrollIntoView({behavior: 'instant'})")
+    box, before, chosen = page.locator(".timeline").bounding_box(), page.evaluate(shown), page.locator("tr.chosen")
+    other = page.locator("table.bursts tbody tr", has_text="30 ms" if "200 µs" in chosen.text_content() else "200 µs")
+    other.evaluate("row => row.click()")
+    x, y = box["x"] + box["width"] / 2, box["y"] + 60
+    said = []
+    for at in (x - 90, x + 90, x + 95, x):
+        page.touchscreen.tap(at, y)
+        page.wait_for_timeout(50)
+        said.append(page.evaluate(read))
+    assert all("largest" in text for text in said) and len(set(said)) == 4
+    assert "chosen" not in other.get_attribute("class"), "the burst that was touched"
+    touch = reader.context.new_cdp_session(page)
+    for kind, points in (("Start", [0]), ("Move", [20]), ("Move", [60]), ("End", [])):
+        points = [{"x": x + far, "y": y} for far in points]
+        touch.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": points})
+    page.wait_for_timeout(300)
+    assert page.evaluate(shown) == before and "largest" in page.evaluate(read)
+
+
+def test_labels_of_the_axis_are_no_part_of_a_burst(open_page):
+    reader = open_page()
+    reader.click("[data-do=next]")
+    reader.page.evaluate("document.querySelector('.timeline').scrollIntoView({behavior: 'instant'})")
+    shown, chosen = reader.page.locator("tr.chosen").get_attribute("data-burst"), reader.page.locator("tr.chosen")
+    reader.page.locator(f"table.bursts tr[data-burst='{3 - int(shown)}']").evaluate("row => row.click()")
+    box = reader.page.locator(".timeline").bounding_box()
+    reader.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] - 15)
+    assert chosen.get_attribute("data-burst") != shown
+    reader.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 100)
+    assert chosen.get_attribute("data-burst") == shown
+
+
 def test_hostile_names_are_text(open_page):
     reader = open_page("hostile")
     reader.page.locator("table.bursts tbody tr", has_text="200 µs").click()

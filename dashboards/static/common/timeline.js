@@ -26,6 +26,11 @@ function modeOf(trace, { x }) {
   return x.length <= FEW_POINTS ? "lines+markers" : "lines";
 }
 
+// A touch reads, and scrolls the page. Plotly would zoom, and would take the mouse that the browser imitates after a
+// touch for the second click of a double click.
+let isTouched = false;
+const keepTouches = (event) => { if (isTouched) event.stopPropagation(); };
+
 class Timeline {
   constructor(section, lane) {
     this.lane = lane;
@@ -56,9 +61,14 @@ class Timeline {
 
   // The pointer is read wherever it is: plotly reports no pointer where nothing is drawn, as in a pause.
   wire() {
-    this.place.onpointermove = this.place.onpointerdown = (event) => this.readOut(this.timeAt(event));
+    this.place.onpointermove = (event) => this.readOut(this.timeAt(event));
+    this.place.onpointerdown = (event) => {
+      isTouched = event.pointerType !== "mouse";
+      this.readOut(this.timeAt(event));
+    };
     this.place.onpointerleave = (event) => { if (event.pointerType === "mouse") this.readOut(null); };
-    this.place.onclick = (event) => this.pick(this.timeAt(event));
+    this.place.onclick = (event) => { if (this.isInPanels(event)) this.pick(this.timeAt(event)); };
+    for (const name of ["touchstart", "mousedown"]) this.place.addEventListener(name, keepTouches, { capture: true, passive: true });
   }
 
   margins() { return this.place.layout.margin; }
@@ -72,6 +82,12 @@ class Timeline {
   timeAt(event) {
     const x = event.clientX - this.place.getBoundingClientRect().left - this.margins().l, [a, b] = this.range;
     return x >= 0 && x <= this.width() ? a + (b - a) * x / this.width() : null;
+  }
+
+  // Returns whether the pointer is at the height of the panels, and not on the labels of the axes.
+  isInPanels(event) {
+    const { top, bottom } = this.place.getBoundingClientRect(), { t, b } = this.margins();
+    return event.clientY >= top + t && event.clientY <= bottom - b;
   }
 
   moved(change) {
@@ -139,7 +155,7 @@ class Timeline {
     this.section.querySelector(".step").textContent = bins > 1
       ? `Shown: ${this.spanText()} in steps of ${duration(this.view.width)}, each the largest and the mean of ${bins.toLocaleString("en")} bins.`
       : `Shown: ${this.spanText()}, every bin of ${duration(this.view.width)} by itself.`;
-    this.readOut(null);
+    this.readOut(this.pointed >= a && this.pointed <= b ? this.pointed : null);
   }
 
   // The length of the shown time, and of the whole time if that is longer.
@@ -151,6 +167,7 @@ class Timeline {
   // Show the values at `ns` in words below the figure.
   readOut(ns) {
     const out = this.section.querySelector(".readout");
+    this.pointed = ns ?? undefined;
     if (ns === null) {
       out.textContent = matchMedia("(pointer: coarse)").matches ? "Touch the figure to read it."
         : "Point at the figure to read it, drag across it to zoom, double-click for the whole time.";

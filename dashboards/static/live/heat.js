@@ -117,6 +117,7 @@ class Heat {
 
   // The arrow keys choose a cell, Enter goes there.
   key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const move = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
     if (event.key === "Enter" && this.chosen) this.go(this.chosen);
     else if (move && this.shown?.rows.length && this.shown.seconds) {
