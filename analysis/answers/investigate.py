@@ -33,6 +33,7 @@ from ..cause.read import (
     Question,
     SenderOnsets,
     count_probes,
+    dropped_by,
     linked_ports,
     own_addresses,
     packets_from,
@@ -156,7 +157,8 @@ def investigate(
     ends = link_ends(
         con, chosen, max((recording["end_ns"] for rows in chosen.values() for recording in rows), default=0)
     )
-    answer.ports = [read_port(con, lane, chosen, answer.origin_ns, ends.get(lane)) for lane in chosen]
+    lost = dropped_by(con, chosen)
+    answer.ports = [read_port(con, lane, chosen, answer.origin_ns, lost[lane], ends.get(lane)) for lane in chosen]
     addresses = own_addresses(con)
     linked = linked_ports(con, answer.ports, answer.origin_ns)
     scenes = make_scenes(con, question, answer, linked, paths, addresses)

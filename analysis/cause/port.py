@@ -59,6 +59,7 @@ class Port:
     marked: Floats | None = None  # sorted positions of the bins with packets that a queue before it marked (ECN CE)
     signals: Signals | None = None  # of the other direction; None: not recorded, or without signals
     dropped: int = 0  # packets that its captures lost at unknown times
+    is_least: bool = False  # more may have been lost: a recorder did not end
     switch: tuple[str, str, str] | None = None  # lane as recorded by a switch; host and so on are the other end's
     _busy: list[tuple[Floats, Floats]] = field(default_factory=list, repr=False, compare=False)
 

@@ -8,7 +8,7 @@ returned as float64 nanoseconds since an origin, as port.py needs them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -131,10 +131,11 @@ def read_port(
     lane: Lane,
     chosen: dict[Lane, list[dict[str, Any]]],
     origin: int,
+    lost: losses.CaptureLoss,
     end: LinkEnd | None = None,
 ) -> Port:
     """Returns the port with the bins of a lane's chosen recordings, and with the frames that asked its senders to stop.
-    end: the end of the host, if a switch recorded the lane."""
+    lost: what their captures dropped. end: the end of the host, if a switch recorded the lane."""
     lossy: list[Floats] = []
     rows = chosen[lane]
 
@@ -155,22 +156,21 @@ def read_port(
     repeated, marked = (places_with(con, column, rows, port, origin) for column in ("retransmits", "ce_packets"))
     signals = read_signals(con, port, chosen.get((*lane[:2], OTHER_WAY.get(lane[2], lane[2])), []), origin)
     port = replace(
-        port,
-        repeated=repeated,
-        marked=marked,
-        dropped=dropped_by(con, {row["recording_id"] for row in rows}),
-        signals=signals,
+        port, repeated=repeated, marked=marked, dropped=lost.dropped, is_least=lost.is_least, signals=signals
     )
     return replace(port, switch=lane, **end._asdict()) if end else port
 
 
-def dropped_by(con: duckdb.DuckDBPyConnection, recordings: set[str]) -> int:
-    """Returns the packets that the captures of RECORDINGS dropped, of whole captures, as far as that is known."""
-    captures = con.execute(
-        "SELECT DISTINCT capture_id FROM recordings WHERE list_contains($recordings, recording_id)",
-        {"recordings": list(recordings)},
-    ).fetchall()
-    return losses.summed(losses.by_capture(con), (capture for (capture,) in captures)).dropped
+def dropped_by(
+    con: duckdb.DuckDBPyConnection, chosen: Mapping[Lane, Sequence[Mapping[str, Any]]]
+) -> dict[Lane, losses.CaptureLoss]:
+    """Returns the packets that the captures of the chosen recordings of each lane dropped, of whole captures."""
+    captures = dict(con.execute("SELECT recording_id, capture_id FROM recordings").fetchall())
+    found = losses.by_capture(con)
+    return {
+        lane: losses.summed(found, [captures[row["recording_id"]] for row in rows if row["recording_id"] in captures])
+        for lane, rows in chosen.items()
+    }
 
 
 def unsampled(

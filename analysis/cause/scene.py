@@ -117,12 +117,13 @@ class Unrecorded(NamedTuple):
 
 
 class Soundness(NamedTuple):
-    """The quality of the recording of the port. dropped: packets that its captures lost. lossy: share of the full
-    stretches that delayed probes in which it lost packets, or may have. missing: upper bound for the share of lost
-    bytes there. above: the traffic in `above_ns`, as a share of line rate, if it is more than the link can carry; else
-    0."""
+    """The quality of the recording of the port. dropped: packets that its captures lost; is_least: or more. lossy:
+    share of the full stretches that delayed probes in which it lost packets, or may have. missing: upper bound for the
+    share of lost bytes there, as far as their number is known; infinite if it is not known at all. above: the traffic
+    in `above_ns`, as a share of line rate, if it is more than the link can carry; else 0."""
 
     dropped: int
+    is_least: bool
     lossy: float
     missing: float
     above: float

@@ -372,10 +372,9 @@ def stated(evidence: Evidence) -> list[str]:
     sound = evidence.soundness
     if sound is None or not sound.dropped:
         return []
-    return [
-        f"the capture of {evidence.crossing.port.name if evidence.crossing else 'the port'} lost "
-        f"{format_count(sound.dropped, 'packet')}: what it counted is a lower bound"
-    ]
+    port = evidence.crossing.port.name if evidence.crossing else "the port"
+    packets = f"{'at least ' if sound.is_least else ''}{format_count(sound.dropped, 'packet')}"
+    return [f"the capture of {port} lost {packets}: what it counted is a lower bound"]
 
 
 def doubts_about_chance(evidence: Evidence) -> list[Doubt]:

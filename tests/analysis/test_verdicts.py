@@ -101,6 +101,10 @@ def test_packets_that_the_capture_lost_are_stated_and_a_doubt_if_they_matter() -
     lossy[((starts + ends) / 2).astype(int)] = 1
     _, verdict = verdict_of(changed_port(case, dropped=10**7, lossy=np.cumsum(lossy, dtype=np.int32)))
     assert verdict.cause == "undetermined" and any("capture lost" in reason for reason in verdict.reasons)
+    _, verdict = verdict_of(changed_port(case, dropped=7, is_least=True))
+    assert verdict.cause == "bursts" and "lost at least 7 packets" in verdict.reasons[1]
+    _, verdict = verdict_of(changed_port(case, is_least=True, lossy=np.cumsum(lossy, dtype=np.int32)))
+    assert verdict.cause == "undetermined", "a recorder that did not end marked bins, and stored no number"
 
 
 @pytest.mark.parametrize("kind", ["cut-short", "shallow-windows", "policer", "fast-repeated"])

@@ -16,6 +16,7 @@ import mburst
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.read import Question, read_port, read_recordings
+from mburst.analysis.model.losses import CaptureLoss
 from mburst.sql import StoreFolder
 from mburst.sql.damage import SET_ASIDE, damaged_files
 from mburst.sql.format.filenames import new_writer
@@ -264,5 +265,5 @@ def test_an_investigation_reads_the_bins_of_both_sides_of_a_gap_once(store: Stor
     lose(store, in_order(store)[1])
     con, question = store.connect(), Question(BurstDefinition())
     runs = read_recordings(con, question)
-    port = read_port(con, ("cache-1", "eth0", "in"), {("cache-1", "eth0", "in"): runs}, T0)
+    port = read_port(con, ("cache-1", "eth0", "in"), {("cache-1", "eth0", "in"): runs}, T0, CaptureLoss())
     assert len(runs) == 2 and int(port.carried[-1]) == 20 * 124
