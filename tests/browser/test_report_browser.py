@@ -279,6 +279,9 @@ def test_a_phone_scrolls_only_vertically(open_page, name):
     assert reader.page.evaluate("document.documentElement.scrollWidth") == 390
     assert reader.troubles == []
     assert largest_between(reader, SHORT, SHORT + 2) == 100.0
+    assert reader.page.locator(".scroll:has(table.bursts)").evaluate(
+        "e => e.scrollWidth > e.clientWidth && getComputedStyle(e).backgroundImage.includes('linear-gradient')"
+    ), "a shadow where the table goes on"
 
 
 def test_the_dark_scheme_is_dark_and_paper_is_light(open_page):
