@@ -4,6 +4,7 @@ that the page can exchange them."""
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,20 +21,21 @@ from .phrases import group_name, member_name
 LINE = 17  # px, of the text of axes
 POINTS = 4000  # of a line; with more, the largest of each step
 PATH_COLOURS = ("latency", "mean", "queue", "second", "muted")
-PATH_DASHES = ("solid", "dash", "dot", "dashdot")
+PATH_DASHES = ("solid", "9px,4px", "2px,3px", "9px,3px,2px,3px")
 MOST_PATHS = len(PATH_COLOURS) * len(PATH_DASHES)  # in the figure of distributions
-LEGEND_LINE = 20  # px
 GROUPS, MEMBERS = 8, 40  # of senders in the tree
 ACCOUNTS = (("bursts", "burst"), ("host", "queue"), ("elsewhere", "mean"), ("unknown", "muted"))
 
 
 @dataclass(frozen=True)
 class Figure:
-    """question: of the section that it belongs to. drawing: data and layout for plotly."""
+    """question: of the section that it belongs to. drawing: data and layout for plotly. legend: the colour, dashes and
+    name of each line, if the page lists them: plotly hides entries of a long legend, and cuts long names."""
 
     question: str
     title: str
     drawing: dict[str, Any]
+    legend: Sequence[tuple[str, str, str]] = ()
 
 
 def numbers(values: Floats, digits: int = 5) -> list[float | None]:
@@ -81,15 +83,15 @@ def distribution(answer: InvestigationResult) -> Figure | None:
     measured = [(f.evidence.path, f.evidence.delays.total) for f in answer.findings]
     measured += [(f"{other.path} (control)", other.total) for other in answer.others]
     known = [(path, values) for path, total in measured if len(values := np.sort(total[np.isfinite(total)]))]
-    traces = []
+    traces, legend = [], []
     for number, (path, values) in enumerate(known[:MOST_PATHS]):
         ranks = np.unique(len(values) - np.geomspace(1, len(values), 400).astype(int))
         later = 100 * (len(values) - ranks) / len(values)
-        trace = line(
-            label(path), numbers(values[ranks] / 1e6), numbers(later), PATH_COLOURS[number % len(PATH_COLOURS)]
-        )
-        trace["line"]["dash"] = PATH_DASHES[number // len(PATH_COLOURS)]
-        traces.append({**trace, "showlegend": True})
+        colour, dashes = PATH_COLOURS[number % len(PATH_COLOURS)], PATH_DASHES[number // len(PATH_COLOURS)]
+        trace = line(label(path), numbers(values[ranks] / 1e6), numbers(later), colour, showlegend=False)
+        trace["line"]["dash"] = dashes
+        traces.append(trace)
+        legend.append((colour, dashes, path))
     if not traces:
         return None
     axes = {
@@ -99,8 +101,7 @@ def distribution(answer: InvestigationResult) -> Figure | None:
     title = "How many probes take at least so long"
     if len(known) > MOST_PATHS:
         title += f": {MOST_PATHS} of {len(known):,} paths"
-    height = 320 + LEGEND_LINE * max(0, len(traces) - len(PATH_COLOURS))
-    return Figure("Is there a tail?", title, {"data": traces, "layout": layout(height, **axes)})
+    return Figure("Is there a tail?", title, {"data": traces, "layout": layout(320, **axes)}, legend)
 
 
 def card(finding: Finding) -> Figure | None:

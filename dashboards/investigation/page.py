@@ -57,8 +57,8 @@ def unbroken(text: str) -> str:
     return UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
-def _section(section: Section, figures: list[tuple[int, str]]) -> dict[str, Any]:
-    """Returns a question for the template; FIGURES are numbers of figures and their titles."""
+def _section(section: Section, figures: list[tuple[int, figures.Figure]]) -> dict[str, Any]:
+    """Returns a question for the template; FIGURES are its figures with their numbers."""
     return {
         "question": section.question,
         "sentences": list(map(unbroken, section.sentences)),
@@ -84,9 +84,9 @@ def all_figures(answer: InvestigationResult) -> dict[str, figures.Figure]:
 def render(answer: InvestigationResult) -> str:
     """Returns one HTML page that makes no network request. The same answer gives the same bytes."""
     drawn = list(all_figures(answer).values())
-    places: dict[str, list[tuple[int, str]]] = {}
+    places: dict[str, list[tuple[int, figures.Figure]]] = {}
     for number, figure in enumerate(drawn[1:], 1):
-        places.setdefault(figure.question, []).append((number, figure.title))
+        places.setdefault(figure.question, []).append((number, figure))
     return page.render(
         "investigation/page.html",
         **page.figures(SCRIPTS, {"figures": [figure.drawing for figure in drawn]}),

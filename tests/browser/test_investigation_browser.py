@@ -230,7 +230,7 @@ def test_hostile_names_are_text(open_page, made):
     reader = open_page("hostile")
     assert HOSTILE in reader.page.locator("main table").first.text_content()
     assert HOSTILE in reader.page.locator(".lead").text_content()
-    assert any(HOSTILE in text for text in reader.page.locator("svg .legendtext").all_text_contents())
+    assert any(HOSTILE in text for text in reader.page.locator(".legend li").all_text_contents())
     assert reader.page.locator("svg a, main a[href^=http]").count() == 0
 
 

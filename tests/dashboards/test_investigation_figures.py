@@ -54,6 +54,7 @@ def test_every_path_has_its_distribution(paths, controls):
     looks = {(trace["line"]["color"], trace["line"]["dash"]) for trace in traces}
     assert len(looks) == len(traces), "each is distinct in the legend"
     assert " of " not in figure.title
+    assert [name for *_, name in figure.legend] == [trace["name"] for trace in traces]
 
 
 def test_paths_without_a_distribution_are_counted():
