@@ -102,20 +102,6 @@ class LiveLane:
         behind = self.edge_ns - self.heard_ns if self.recording and self.heard_ns else 0
         return behind if behind > STEP_NS else 0
 
-    @property
-    def dropped(self) -> int:
-        """The packets that its recordings lost, according to the store."""
-        return sum(
-            recording["dropped"]
-            for recording in {recording["capture_id"]: recording for recording in self.recordings.values()}.values()
-        )
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of its recordings ended normally, so that `dropped` is what they lost; else they lost at least
-        that."""
-        return all(recording["complete"] for recording in self.recordings.values())
-
     def _recorded(self) -> str | None:
         """Returns the recording in progress. The row of a killed recording shows its end only when the next recorder
         writes it, so a later recording takes its place until then."""

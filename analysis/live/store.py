@@ -15,6 +15,7 @@ from ...sql.follow import TableFollower, poll_all
 from ..model import coverage
 from ..model.context import PathLatency, QueueWindows
 from ..model.distributions import quantile
+from ..model.losses import CaptureLoss
 from ..model.series import Series
 from ..read import rows as read_rows
 from ..read.clocks import last_heard
@@ -97,6 +98,25 @@ class LiveStore:
         self._con = in_memory(threads=1)  # for a few rows, more threads cost more
         self._tails = {table: TableFollower(store.path, table, rack) for table in TABLES}
         self._begin()
+
+    def loss_of(self, lane: LiveLane) -> CaptureLoss:
+        """Returns what the captures of LANE's recordings dropped, according to their rows. Its packets are not
+        counted."""
+        captures: dict[str, int] = {}
+        for recording in lane.recordings.values():
+            known = captures.get(recording["capture_id"], 0)
+            captures[recording["capture_id"]] = max(known, recording["dropped"])
+        names = {
+            (other.named("direction"), other.named("interface"))
+            for other in self.lanes.values()
+            if any(recording["capture_id"] in captures for recording in other.recordings.values())
+        }
+        return CaptureLoss(
+            dropped=sum(captures.values()),
+            directions=len({direction for direction, _ in names}),
+            interfaces=len({interface for _, interface in names}),
+            is_least=not all(recording["complete"] for recording in lane.recordings.values()),
+        )
 
     @property
     def damage(self) -> list[str]:

@@ -36,9 +36,9 @@ Message = tuple[bytes, Position]
 
 class LiveView:
     """Follows a store for any number of browsers, and makes their messages, in any thread. `dropped` returns the
-    packets that a recording in this process has lost so far, if there is one."""
+    packets that the recording of an interface in this process has lost so far, if there is one."""
 
-    def __init__(self, live: LiveStore, bursts: LiveBursts, dropped: Callable[[], int] | None = None) -> None:
+    def __init__(self, live: LiveStore, bursts: LiveBursts, dropped: Callable[[str], int] | None = None) -> None:
         self.live = live
         self.bursts = bursts
         self.history = History(live, bursts.definition)
@@ -181,14 +181,15 @@ class LiveView:
         """Returns what has to be visible whatever is shown: losses, the source of timestamps, whether the recording
         continues."""
         with self.live.lock:
-            losing, behind = lane.losing(edge - HEAT_NS, edge), lane.behind_ns
+            losing, behind, loss = lane.losing(edge - HEAT_NS, edge), lane.behind_ns, self.live.loss_of(lane)
             recordings = list(lane.recordings.values())
             newest = max(recordings, key=lambda recording: recording["written_ns"])
         stamps = [name for bit, name in STAMPS.items() if lane.stamps & bit]
         return {
             "recording": lane.recording,
-            "dropped": self.dropped() if self.dropped else lane.dropped,
-            "droppedIsWhole": self.dropped is not None or lane.is_whole,
+            "dropped": self.dropped(lane.named("interface")) if self.dropped else loss.dropped,
+            "droppedIsWhole": self.dropped is not None or not loss.is_least,
+            "scope": loss.scope,
             "isPort": lane.is_port,
             "above": above_line_rate(lane.is_port),
             "late": sum(recording["late"] for recording in recordings),

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -18,6 +19,7 @@ from ...analysis.live.look import LiveLook
 from ...analysis.live.rows import LATEST_NS, STALE_NS, newest_ns, read_row
 from ...analysis.live.snapshot import History, read_bursts
 from ...analysis.model import coverage
+from ...analysis.model.losses import CaptureLoss
 from ...errors import MburstError
 from .screen import LEAST_HEIGHT, LEAST_WIDTH, TopView, columns, rows_shown, screen, suffixes
 from .terminal import TerminalDriver, is_closed
@@ -29,7 +31,8 @@ STEP = 4  # one key press goes back by a fourth of the shown time
 
 
 class TopApp(App[None]):
-    """`dropped` returns the packets that a recording in this process has lost so far, if there is one."""
+    """`dropped` returns the packets that the recording of an interface in this process has lost so far, if there is
+    one."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -48,7 +51,7 @@ class TopApp(App[None]):
         ("q,ctrl+c", "quit", "quit"),
     ]
 
-    def __init__(self, look: LiveLook, title: str, dropped: Callable[[], int] | None = None) -> None:
+    def __init__(self, look: LiveLook, title: str, dropped: Callable[[str], int] | None = None) -> None:
         super().__init__(ansi_color=True, driver_class=TerminalDriver)
         self.look = look
         self.history = History(look.live, look.bursts.definition)
@@ -145,15 +148,16 @@ class TopApp(App[None]):
             for lane in lanes[first : first + shown]
         ]
         bursts: Sequence[dict[str, Any]] = ()
-        dropped, losing, recording, is_port, is_whole = 0, 0, False, False, True
+        loss, losing, recording, is_port = CaptureLoss(), 0, False, False
         if lanes:
             lane, row = lanes[self._chosen], rows[self._chosen - first]
             begin = lane.complete_from_ns if self._end_ns is None else end - row.width_ns * len(row.fullest)
             bursts = read_bursts(self.history, lane, begin, LATEST_NS if self._end_ns is None else end)
             with self.look.live.lock:
-                dropped, recording = self._dropped() if self._dropped else lane.dropped, lane.recording
+                loss, recording, is_port = self.look.live.loss_of(lane), lane.recording, lane.is_port
                 losing = coverage.length(lane.losing(lane.complete_from_ns, LATEST_NS))
-                is_port, is_whole = lane.is_port, self._dropped is not None or lane.is_whole
+            if self._dropped:
+                loss = replace(loss, dropped=self._dropped(lane.named("interface")), is_least=False)
         return TopView(
             self._shown_of,
             rows,
@@ -163,11 +167,10 @@ class TopApp(App[None]):
             self._end_ns is None,
             self.look.bursts.definition.threshold,
             bursts,
-            dropped,
+            loss,
             losing,
             is_port,
             recording,
-            is_whole,
             time.time_ns() - end,
             suffixes(lanes),
             self.look.lines,

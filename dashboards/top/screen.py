@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from ...analysis.live.rows import STALE_NS, LaneRow
+from ...analysis.model.losses import CaptureLoss
 from ...names import short, shown
 from ...senders import senders_text
 from ...units import format_bytes, format_count, format_duration, format_rate, format_share
@@ -39,11 +40,10 @@ class TopView:
     following: bool
     threshold: float
     bursts: Sequence[dict[str, Any]] = ()  # of the chosen lane, the latest last
-    dropped: int = 0
+    loss: CaptureLoss = field(default_factory=CaptureLoss)  # of the chosen lane's captures
     losing_ns: int = 0  # time of bins in memory with lost packets or missing samples
     is_port: bool = False  # of a switch
     recording: bool = False
-    is_whole: bool = True  # `dropped` is all; else a recording did not end normally, and lost at least that
     age_ns: int = 0  # of the newest data, by the clock here
     suffixes: Mapping[str, str] = field(default_factory=dict)  # what lanes of one name differ in, by their id
     troubles: Sequence[str] = field(default_factory=list)
@@ -187,15 +187,15 @@ def _losses(view: TopView, width: int) -> Text:
     so_far = " so far" if view.recording else ""
     if view.is_port:
         return _samples(view, width)
-    if view.dropped:
-        least = "" if view.is_whole or view.recording else "at least "
-        packets = format_count(view.dropped, "packet")
-        dropped = f"{least}{packets} dropped by the recorder{so_far}: counts are lower bounds"
+    if view.loss.dropped:
+        least = "at least " if view.loss.is_least and not view.recording else ""
+        packets, scope = format_count(view.loss.dropped, "packet"), f", {view.loss.scope}" if view.loss.scope else ""
+        dropped = f"{least}{packets} dropped by the recorder{so_far}{scope}: counts are lower bounds"
         return Text(dropped[:width], LOST)
     if view.losing_ns:
         lost = f"packets were dropped in {format_duration(view.losing_ns)}: how many is stored when the recording ends"
         return Text(lost[:width], LOST)
-    if not view.is_whole and not view.recording:
+    if view.loss.is_least and not view.recording:
         return Text("the recorder did not end: whether it dropped packets is not known"[:width])
     return Text(f"no packet dropped by the recorder{so_far}"[:width])
 

@@ -227,9 +227,10 @@ class DroppedPackets:
         """Take the report of one interface."""
         self._by_interface[now.recording.targets[0]] = now.facts["dropped"]
 
-    def count(self) -> int:
-        """Returns the number over all interfaces."""
-        return sum(list(self._by_interface.values()))
+    def count(self, interface: str) -> int:
+        """Returns the number at INTERFACE; over all interfaces if it is not known by this name."""
+        found = dict(self._by_interface)
+        return found.get(interface, sum(found.values()))
 
 
 def describe_end(arguments: argparse.Namespace, recorded: RecordResult) -> int:

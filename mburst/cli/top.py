@@ -95,7 +95,7 @@ def _show(
     store: StoreFolder,
     rack: str | None,
     title: str,
-    dropped: Callable[[], int] | None = None,
+    dropped: Callable[[str], int] | None = None,
     ended: threading.Event | None = None,
 ) -> int:
     """Draw until a key or a signal ends it, or ENDED is set."""

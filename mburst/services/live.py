@@ -29,7 +29,7 @@ class LiveService:
         definition: BurstDefinition,
         where: ListenAddress,
         title: str,
-        dropped: Callable[[], int] | None = None,
+        dropped: Callable[[str], int] | None = None,
     ) -> None:
         try:
             import uvicorn  # noqa: F401

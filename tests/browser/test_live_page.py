@@ -172,10 +172,19 @@ def test_the_read_out_of_the_second_that_is_not_over_has_no_average(open_page, g
 
 def test_losses_of_a_recorder_that_did_not_end_are_at_least_these(open_page, recorded):
     page = open_page(recorded.url).page
-    rest = {"isPort": False, "losing": 0, "stamps": [], "clock": "", "trouble": [], "notes": [], "recording": False}
+    rest = {
+        "scope": "",
+        "isPort": False,
+        "losing": 0,
+        "stamps": [],
+        "clock": "",
+        "trouble": [],
+        "notes": [],
+        "recording": False,
+    }
     for dropped, whole, more, said in (
         (7, True, {}, "7 packets"),
-        (7, False, {}, "at least 7 packets"),
+        (7, False, {"scope": "in both directions"}, "at least 7 packets in both directions"),
         (0, False, {}, "none in the last 5 min"),
         (0, False, {"losing": 2 * SECOND}, "some in 2 s of the last 5 min"),
         (0, True, {"isPort": True}, "none in the last 5 min"),

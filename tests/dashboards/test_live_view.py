@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import pytest
 from livebrowser import Follower
-from livestore import SECOND, Growing
+from livestore import RUN, SECOND, Growing
 from reportlib import BIN, FULL
 from storelib import rows, write
 
@@ -185,7 +185,12 @@ def test_what_a_recorder_lost_is_known_when_it_ended_normally(growing, view, com
     growing.writers["recordings"].append(rows("recordings", row))
     reader.look()
     status = reader.received["status"]
-    assert (status["dropped"], status["droppedIsWhole"]) == (7, complete)
+    assert (status["dropped"], status["droppedIsWhole"], status["scope"]) == (7, complete, "")
+    other = {**row, "recording_id": "other", "direction": "out", "capture_id": f"capture of {RUN}"}
+    growing.writers["recordings"].append(rows("recordings", other))
+    reader.look()
+    status = reader.received["status"]
+    assert (status["dropped"], status["scope"]) == (7, "in both directions"), "the capture counts once"
 
 
 def test_lanes_of_one_name_state_what_differs(tmp_path):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from mburst.analysis.bursts.find import find_bursts
+from mburst.cli.live import DroppedPackets
 from mburst.services.record.live_line import BurstCount, LiveLine
 from mburst.services.record.recording import RecordProgress, RecordSettings
 from mburst.sql import in_memory
@@ -102,3 +103,10 @@ def test_the_line_lists_each_of_several_interfaces(capsys, monkeypatch):
         )
     last = capsys.readouterr().err.split("\r\033[K")[-1]
     assert last == "eth0 1 Gb/s (50 %), 0 bursts, 7 dropped; eth1 0 b/s (0 %), 0 bursts"
+
+
+def test_a_live_view_counts_losses_by_interface():
+    dropped = DroppedPackets()
+    for name, packets in (("eth0", 5), ("eth1", 2), ("eth0", 7)):
+        dropped.look(RecordProgress(RecordSettings([name]), 1, 0, [], {"dropped": packets}, None, []))
+    assert [dropped.count(name) for name in ("eth0", "eth1", "trace.pcap")] == [7, 2, 9]

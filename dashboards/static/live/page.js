@@ -301,7 +301,8 @@ class LiveView {
     this.above = status.above;
     one("#lost-word").textContent = status.isPort ? "Samples missing" : "Lost while recording";
     one("#loss-word").textContent = status.isPort ? "samples missing" : "packets lost";
-    const packets = `${status.dropped.toLocaleString("en")} packet${status.dropped === 1 ? "" : "s"}`;
+    const scope = status.dropped && status.scope ? ` ${status.scope}` : "";
+    const packets = `${status.dropped.toLocaleString("en")} packet${status.dropped === 1 ? "" : "s"}${scope}`;
     const parts = status.isPort ? [] : status.droppedIsWhole ? [packets] : status.dropped ? [`at least ${packets}`] : [];
     if (status.losing) parts.push(`some in ${duration(status.losing)} of the last 5 min`);
     one("#dropped").textContent = parts.join(", ") || "none in the last 5 min";
