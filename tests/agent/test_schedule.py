@@ -124,6 +124,9 @@ def test_the_loop_continues_without_the_store(config, tmp_path, capsys):
         ("hour", "5m", "*-*-* *:05:00 UTC"),
         ("day", "90m", "*-*-* 01:30:00 UTC"),
         ("week", "26h", "Tue *-*-* 02:00:00 UTC"),
+        ("hour", "3599500ms", "*-*-* *:00:00 UTC"),  # not before it is due, which would be a period late
+        ("day", "1500ms", "*-*-* 00:00:02 UTC"),
+        ("week", "604799500ms", "Mon *-*-* 00:00:00 UTC"),
     ],
 )
 def test_calendars(config, every, delay, expected):
@@ -191,6 +194,28 @@ def test_cron_and_kubernetes(config):
     assert (job["spec"]["schedule"], job["spec"]["timeZone"]) == ("10 0 * * *", "Etc/UTC")
     [container] = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     assert container["command"][1:4] == ["schedule", "--once", "daily"]
+
+
+@pytest.mark.parametrize(
+    ("every", "delay", "minute", "schedule"),
+    [
+        ("day", "630s", 11, "11 0 * * *"),
+        ("day", "30s", 1, "1 0 * * *"),
+        ("day", "86370s", 0, "0 0 * * *"),
+        ("hour", "3590s", 0, "0 * * * *"),
+        ("week", "604799s", 0, "0 0 * * 1"),
+        ("week", "86370s", 0, "0 0 * * 2"),
+    ],
+)
+def test_nothing_is_called_before_the_report_is_due(config, every, delay, minute, schedule):
+    """Cron and Kubernetes call at whole minutes. A call before that would find the report of the period before."""
+    yaml = pytest.importorskip("yaml")
+    text = config.path.read_text().replace('output = "out"', f'output = "out"\nevery = "{every}"\ndelay = "{delay}"')
+    config.path.write_text(text)
+    again = load(config.path)
+    assert timers.cron(again).splitlines()[-1].startswith(f"{minute} * * * * cd ")
+    [job] = yaml.safe_load_all(timers.kubernetes(again))
+    assert job["spec"]["schedule"] == schedule
 
 
 def test_every_scheduler_finds_the_secrets_beside_the_file(of_one_rack, tmp_path):
@@ -282,6 +307,12 @@ def test_units_that_are_left_are_stated(config, tmp_path, systemctl, monkeypatch
         timers.remove(config, system=False)
     assert caught.value.hint == f"the units are left in {paths[0].parent}" and all(path.exists() for path in paths)
     (systemctl / "broken").unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", lambda path, missing_ok: os.unlink(path / "nothing"))
+        with pytest.raises(MburstError, match="cannot remove the units: Not a directory") as caught:
+            timers.remove(config, system=False)
+    assert all(str(path) in str(caught.value) for path in paths)
+    assert "the timers are stopped" in caught.value.hint
     assert timers.remove(config, system=False) == paths and not any(path.exists() for path in paths)
     assert (systemctl / "calls").read_text().splitlines()[-2:] == [
         "--user disable --now mburst-report-daily.timer",
@@ -304,7 +335,9 @@ def test_units_of_a_user_leave_the_user_s_folders_private(tmp_path, monkeypatch)
 @pytest.mark.parametrize("first", ["the service", "the delivery", "the installation"])
 def test_everybody_can_read_the_copies_that_a_folder_gets(config, tmp_path, first):
     """Whatever made the folder first, and also those above it: a web server is another user."""
-    config.path.write_text(config.path.read_text().replace('path = "www"', 'path = "srv/a/www"'))
+    content = config.path.read_text().replace('path = "www"', 'path = "srv/a/www"')
+    out = "srv/a/out" if first != "the delivery" else "out"  # reports beside the copies
+    config.path.write_text(content.replace('output = "out"', f'output = "{out}"'))
     before = os.umask(0o077)
     try:
         if first == "the service":
@@ -320,7 +353,7 @@ def test_everybody_can_read_the_copies_that_a_folder_gets(config, tmp_path, firs
     folders = [tmp_path / name for name in ("srv", "srv/a", "srv/a/www")]
     assert {path.stat().st_mode & 0o777 for path in folders} == {0o755}
     assert {path.stat().st_mode & 0o777 for path in folders[-1].iterdir()} == {0o644}
-    assert (tmp_path / "out").stat().st_mode & 0o007 == 0
+    assert (tmp_path / out).stat().st_mode & 0o007 == 0
 
 
 def mburst(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

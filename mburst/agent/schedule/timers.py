@@ -17,9 +17,10 @@ from pathlib import Path
 from ... import files
 from ...errors import MburstError, UsageError
 from ...process import privileges, python
-from ...units import NS_PER_MINUTE
+from ...units import NS_PER_MINUTE, NS_PER_S
 from ..config import RunConfig, ScheduledReport
 from ..delivery import folders_of
+from .reports import LENGTH_NS
 
 SPREAD_S = 120  # RandomizedDelaySec, so that many hosts do not begin in the same second
 _WHEN = {
@@ -71,9 +72,12 @@ def command(config: RunConfig, report: ScheduledReport) -> list[str]:
     return python.command("mburst", "schedule", "--once", report.name, "--", str(config.path.resolve()))
 
 
-def _delay(report: ScheduledReport) -> dict[str, int | str]:
-    """Returns the delay as day, hours, minutes and seconds of a calendar."""
-    minutes, seconds = divmod(report.delay_ns // 10**9, 60)
+def _delay(report: ScheduledReport, step_ns: int) -> dict[str, int | str]:
+    """Returns the time in a period at which the report is due, as day, hours, minutes and seconds of a calendar with
+    steps of STEP_NS. It is rounded up, perhaps to the begin of the next period: a call before the report is due finds
+    the one of the period before."""
+    due_ns = -(-report.delay_ns // step_ns) * step_ns % LENGTH_NS[report.every]
+    minutes, seconds = divmod(due_ns // NS_PER_S, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return {"day": _DAYS[days], "h": hours, "m": minutes, "s": seconds}
@@ -81,7 +85,7 @@ def _delay(report: ScheduledReport) -> dict[str, int | str]:
 
 def calendar(report: ScheduledReport) -> str:
     """Returns OnCalendar of systemd.time(7)."""
-    return _WHEN[report.every].format(**_delay(report))
+    return _WHEN[report.every].format(**_delay(report, NS_PER_S))
 
 
 def units(config: RunConfig, system: bool) -> dict[str, str]:
@@ -133,15 +137,16 @@ def missing(config: RunConfig) -> dict[Path, str]:
 
 
 def make_folders(config: RunConfig) -> dict[Path, str]:
-    """Create the folders as the user that writes into them, and return those that could not be created."""
-    for report in config.reports:
+    """Create the folders as the user that writes into them, and return those that could not be created. Folders of
+    deliveries, which everybody may read, are the first, so that everybody can pass what is made above them."""
+    outputs = {report.output.resolve() for report in config.reports}
+    named = [(folder in outputs, folder, report) for report in config.reports for folder in folders(config, report)]
+    for is_own, folder, report in sorted(named, key=lambda entry: entry[0]):
         owner = privileges.owner_of(report.place)
         who = {"user": owner.uid, "group": owner.gid, "extra_groups": []} if os.geteuid() == 0 else {}
-        for folder in folders(config, report):
-            is_own = folder == report.output.resolve()  # others are folders of deliveries, which everybody may read
-            call = ["mkdir", "--parents", f"--mode={'0750' if is_own else '0755'}", "--", str(folder)]
-            umask = 0o027 if is_own else 0o022
-            subprocess.run(call, check=False, capture_output=True, umask=umask, **who)  # type: ignore[call-overload]
+        call = ["mkdir", "--parents", f"--mode={'0750' if is_own else '0755'}", "--", str(folder)]
+        umask = 0o027 if is_own else 0o022
+        subprocess.run(call, check=False, capture_output=True, umask=umask, **who)  # type: ignore[call-overload]
     return missing(config)
 
 
@@ -198,7 +203,7 @@ def cron(config: RunConfig) -> str:
         f"# For the crontab of who owns the store: crontab -u {owners} -e",
     ]
     for report in config.reports:
-        minute = report.delay_ns // NS_PER_MINUTE % 60
+        minute = _delay(report, NS_PER_MINUTE)["m"]
         called = _one_line(shlex.join(["cd", str(Path.cwd())]) + " && " + shlex.join(command(config, report)))
         lines.append(f"{minute} * * * * {called.replace('%', chr(92) + '%')}")
     return "\n".join(lines) + "\n"
@@ -209,7 +214,7 @@ def kubernetes(config: RunConfig) -> str:
     the Secret `mburst`, and store and reports are on the claim `mburst`. Paths in the file must be below its mount."""
     documents = []
     for report in config.reports:
-        at = _delay(report)
+        at = _delay(report, NS_PER_MINUTE)
         day = _DAYS.index(str(at["day"])) + 1 if report.every == "week" else "*"
         hour = "*" if report.every == "hour" else at["h"]
         documents.append(
@@ -288,7 +293,7 @@ def install(made: dict[str, str], system: bool) -> list[Path]:
 
 def remove(config: RunConfig, system: bool) -> list[Path]:
     """Stop the timers of the reports and remove their units. Returns the units that existed. If systemd does not run on
-    this machine, there is nothing to stop. Raises MburstError; the units that are left are named."""
+    this machine, there is nothing to stop. Raises MburstError, which names the units that are left."""
     folder = unit_folder(system)
     there = [folder / name for name in units(config, system) if os.path.lexists(folder / name)]
     if not there:
@@ -298,13 +303,17 @@ def remove(config: RunConfig, system: bool) -> list[Path]:
     if runs and timers:
         _systemctl(system, "disable", "--now", *timers, state=f"the units are left in {folder}")
     wanted = [folder / "timers.target.wants" / name for name in timers]
-    try:
-        for path in (*there, *(link for link in wanted if link.is_symlink())):
-            path.unlink()
-    except OSError as error:
+    left: dict[Path, str | None] = {}
+    for path in (*there, *(link for link in wanted if link.is_symlink())):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            left[path] = error.strerror
+    if left:
         raise MburstError(
-            f"{error.filename}: cannot remove the unit: {error.strerror}", "run it as the user that installed it"
-        ) from error
+            f"{', '.join(map(str, left))}: cannot remove the units: {next(iter(left.values()))}",
+            ("the timers are stopped; " if runs else "") + "run it as the user that installed it",
+        )
     if runs:
         _systemctl(system, "daemon-reload", state="the timers are stopped, and the units are removed")
     return there
