@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from subprocess import PIPE
 
 import pytest
 from fleetlib import DATES, detected, filled, shipped
@@ -47,6 +50,43 @@ def test_a_report_is_written_and_delivered_once(results, tmp_path):
     assert [line.split(":")[0] for line in lines] == ["report", "www"]
     assert f'href="{STEM}.html"' in (tmp_path / "www" / "index.html").read_text("utf-8")
     assert carry_out(config, report, NOW + HOUR, lines.append) == 0 and len(lines) == 2
+
+
+CONFINED = """
+import sys
+from pathlib import Path
+from mburst.agent.config import load
+from mburst.cli.schedule import settle
+from mburst.fleet.inventory import read_inventory
+from mburst.process import privileges
+
+privileges.own_process()
+config = load(Path("mburst.toml"))
+settle(config)
+[report] = config.reports
+assert len(read_inventory(report.source.inventory)) == 1
+print("settled", flush=True)
+sys.stdin.readline()
+print(len(read_inventory(report.source.inventory)))
+"""
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_an_inventory_may_be_replaced_while_the_schedule_runs(results, tmp_path, is_link):
+    """By rename, as editors do, although the process may read only what it named at its start."""
+    there, named = tmp_path / "there", tmp_path / "named" / "hosts.csv"
+    named.parent.mkdir()
+    there.mkdir()
+    (there / "hosts.csv").write_text("rack,host\nr1,a\n")
+    config_of(tmp_path, results, f'inventory = "{named if is_link else there / named.name}"\n')
+    named.symlink_to(there / "hosts.csv")
+    call = [sys.executable, "-P", "-c", CONFINED]
+    with subprocess.Popen(call, cwd=tmp_path, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stdout.readline() == "settled\n", process.stderr.read()
+        (there / "new").write_text("rack,host\nr1,a\nr1,b\n")
+        (there / "new").rename(there / "hosts.csv")
+        out, errors = process.communicate("go\n", timeout=60)
+    assert out == "2\n", errors
 
 
 def test_days_without_results_and_the_time_recorded_on_others_are_two_facts(results, tmp_path):
