@@ -354,11 +354,30 @@ def _local(path: Path, where: str, key: str, value: Any) -> Path:
 
 
 def _check_outputs(path: Path, reports: Sequence[ScheduledReport]) -> None:
-    """Raise UsageError if a report of a fleet shares its folder with another report: all files in the folder are
-    delivered."""
-    for one in reports:
-        if one.source.results and any(one.output == other.output for other in reports if other is not one):
+    """Raise UsageError if a report of a fleet shares its folder with another report, or if two reports would write the
+    same pages differently: what is in the folder is delivered."""
+    for number, one in enumerate(reports):
+        beside = [other for other in reports if other is not one and _is_same(one.output, other.output)]
+        if one.source.results and beside:
             raise UsageError(f"{path}: [[report]] {one.name}: a fleet's report needs an output of its own")
+        for other in reports[:number]:
+            if other in beside and _is_contrary(one, other):
+                raise UsageError(
+                    f"{path}: [[report]] {one.name}: {other.name} would write the same pages, of another store or with "
+                    "another definition",
+                    "give each an output of its own",
+                )
+
+
+def _is_contrary(one: ScheduledReport, other: ScheduledReport) -> bool:
+    """Whether two reports of stores could have pages of the same rack and period with different content."""
+    is_alike = _is_same(one.place, other.place) and one.definition == other.definition
+    share = one.racks is None or other.racks is None or bool({*one.racks} & {*other.racks})
+    return one.every == other.every and share and not is_alike
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return os.path.abspath(one) == os.path.abspath(other)
 
 
 def _source(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[str, str]) -> ReportSource:

@@ -203,6 +203,29 @@ def test_errors_are_reported(read, text, message):
     assert message in f"{caught.value} ({caught.value.hint})" and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "is_valid"),
+    [
+        ('store = "s1"', 'store = "s2"', False),
+        ("", 'threshold = "80%"', False),
+        ("", 'threshold = "80%"\nracks = "r1"', False),
+        ("", 'store = "s2"\nevery = "hour"', True),
+        ('racks = ["r1", "r2"]', 'store = "s2"\nracks = "r3"', True),
+        ('racks = ["r1", "r2"]', 'store = "s2"\nracks = ["r3", "r2"]', False),
+        ('racks = "r1"', "", True),
+    ],
+)
+def test_two_reports_that_would_write_the_same_page_differently_are_refused(read, first, second, is_valid):
+    """The one that comes second would deliver the page of the other."""
+    other = REPORT.replace("daily", "other").replace('"out"', '"./out"')
+    if is_valid:
+        assert len(read(BASE + REPORT + f"{first}\n{other}{second}\n").reports) == 2
+        return
+    with pytest.raises(UsageError, match=r"\[\[report\]\] other: daily would write the same pages") as caught:
+        read(BASE + REPORT + f"{first}\n{other}{second}\n")
+    assert caught.value.hint == "give each an output of its own"
+
+
 def test_what_this_machine_lacks_is_no_error_of_the_file(read):
     """At the start of a machine, an interface may not be there yet: the part is restarted until it is."""
     config = read(

@@ -91,6 +91,16 @@ def test_a_webhook_and_alertmanager_get_racks_in_both_directions(store, tmp_path
     assert [path for path, *_ in web.seen] == ["/", "/api/v2/alerts"] and len(web.seen[1][1]) == 2
 
 
+def test_a_report_delivers_its_own_racks_from_a_folder_of_several(store, tmp_path):
+    """Whichever of them came first."""
+    with web_server() as web:
+        for racks in ('["r1"]', '["r2"]', '"all"'):
+            carried_out(tmp_path, f'kind = "webhook"\nurl = "{web.url}"', racks)
+            (tmp_path / "out" / ".deliveries.jsonl").unlink()
+    heads = [message["text"].partition("UTC: ")[2].partition(",")[0] for _, message, _ in web.seen]
+    assert heads == ["rack r1: 3 bursts", "rack r2: 1 burst", "4 bursts in 2 of 2 racks"]
+
+
 # --- what was not recorded ---
 
 

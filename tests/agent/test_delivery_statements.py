@@ -125,6 +125,29 @@ def test_lines_that_do_not_fit_in_a_message_are_counted(digest):
     assert section.endswith("6 lines left out: the message is too long\n") and len(section) < 3000
 
 
+def test_what_is_not_known_comes_before_racks_without_bursts(digest):
+    """A message that names only some of many racks names those on which something can be done."""
+    assert [entry.summary["rack"] for entry in digest.entries] == ["r2", "r3", "r1"]
+
+
+@pytest.mark.parametrize(
+    ("racks", "said"),
+    [
+        ({"r1": 2}, "and 2 racks more with less of the time in bursts"),
+        ({"r3": 1}, "and 1 rack more: nothing recorded"),
+        ({"r1": 3, "r3": 2}, "and 5 racks more: nothing recorded of 2, less of the time in bursts in the others"),
+    ],
+)
+def test_racks_that_a_message_leaves_out_are_not_called_calm_if_nothing_was_recorded(digest, racks, said):
+    known = {entry.summary["rack"]: entry for entry in digest.entries}
+    rest = [known[rack] for rack, number in racks.items() for _ in range(number)]
+    slack = KINDS["webhook"].send.__globals__["slack"]
+    message = replace(digest, entries=[*15 * [known["r2"]], *rest])
+    assert said in slack(message, "")["blocks"][1]["text"]["text"]
+    message = replace(digest, entries=[*100 * [known["r2"]], *rest])
+    assert said in message.text("") and said in message.html("", "")
+
+
 @pytest.mark.parametrize("racks", [["r2", "r3"], ["r3"], []])
 def test_when_bursts_sends_what_nothing_is_known_of(digest, ledger, racks):
     """A recorder that is dead is no period without bursts; neither is a store without any rack."""

@@ -52,6 +52,11 @@ class DigestEntry:
         return bool(self.lacks or self.summary["missing"])
 
     @property
+    def rank(self) -> tuple[bool, float, bool]:
+        """The place in a message, which may name only the first ones."""
+        return not self.summary["bursts"], -self.summary["share"], not self.is_doubtful
+
+    @property
     def name(self) -> str:
         """ "rack r1", or "fleet"."""
         return f"{'' if self.is_fleet else 'rack '}{_rack(self)}"
@@ -97,13 +102,19 @@ class Digest:
         until_ns: int,
         troubles: Sequence[str],
         kept: KeptReports | None = None,
+        racks: Sequence[str] | None = None,
     ) -> Digest:
-        """Returns the digest of this user's own reports in a folder, those with the largest share of time in bursts
-        first. A file of another user is a trouble."""
-        own = summaries(folder, (since_ns, until_ns), own=True)
+        """Returns the digest of this user's own reports of RACKS (None: of all) in a folder: those with the largest
+        share of time in bursts first, then those of which not all is known. A file of another user is a trouble."""
+
+        def listed(own: bool) -> list[tuple[str, dict[str, Any]]]:
+            found = summaries(folder, (since_ns, until_ns), own=own)
+            return [one for one in found if racks is None or one[1]["rack"] in racks]
+
+        own = listed(own=True)
         found = [DigestEntry(folder / f"{name}.html", folder / f"{name}.json", summary) for name, summary in own]
-        found.sort(key=lambda entry: (-entry.summary["share"], entry.summary["rack"]))
-        foreign = {name for name, _ in summaries(folder, (since_ns, until_ns))} - {name for name, _ in own}
+        found.sort(key=lambda entry: (*entry.rank, entry.summary["rack"]))
+        foreign = {name for name, _ in listed(own=False)} - {name for name, _ in own}
         left_out = [
             f"{short(name, MOST_NAME)} is left out: not a regular file of this user"
             for name in sorted(foreign)[:MOST_LEFT_OUT]
@@ -138,14 +149,13 @@ class Digest:
         if len(self.entries) == 1:
             [entry] = self.entries
             return f"{entry.name}: {entry.stated(format_count(entry.summary['bursts'], 'burst'))}"
-        lacking = Counter(entry.lacks for entry in self.entries if entry.lacks)
+        if lack := _shared_lack(self.entries):
+            return f"{format_count(len(self.entries), 'rack')}: {lack}"
         partly = sum(not entry.lacks and bool(entry.summary["recorded_part"]) for entry in self.entries)
-        if list(lacking.values()) == [len(self.entries)]:
-            return f"{format_count(len(self.entries), 'rack')}: {next(iter(lacking))}"
         bursts = sum(entry.summary["bursts"] for entry in self.entries)
         parts = [
             f"{format_count(bursts, 'burst')} in {len(self.bursting)} of {format_count(len(self.entries), 'rack')}",
-            *(f"{lack} of {count}" for lack, count in lacking.items()),
+            *_lacking(self.entries),
             *([f"{partly} recorded in part"] if partly else []),
         ]
         return ", ".join(parts)
@@ -157,14 +167,20 @@ class Digest:
             lines.append(f"{_rack(entry)}: {_words(entry.summary['verdict'])}")
             lines += [f"  ! {doubt}" for doubt in entry.doubts]
             lines += [f"  {link}"] if (link := _link(site, entry)) else []
-        lines += self._left_out()
+        lines += self.left_out(MOST_RACKS)
         if self.troubles:
             lines += ["", "Of earlier deliveries:", *map(shown, self.troubles)]
         return "\n".join(lines) + "\n"
 
-    def _left_out(self) -> list[str]:
-        more = len(self.entries) - MOST_RACKS
-        return [f"and {format_count(more, 'rack')} more with less of the time in bursts"] if more > 0 else []
+    def left_out(self, most: int) -> list[str]:
+        """Returns a line on the entries after the first MOST, if there are any."""
+        if not (rest := self.entries[most:]):
+            return []
+        more, less = f"and {format_count(len(rest), 'rack')} more", "less of the time in bursts"
+        lacking = _lacking(rest)
+        if lack := _shared_lack(rest):
+            return [f"{more}: {lack}"]
+        return [f"{more}: {', '.join(lacking)}, {less} in the others" if lacking else f"{more} with {less}"]
 
     def html(self, site: str, picture: str) -> str:
         """Returns the message as HTML that mail programs can show; `picture` is the source of the image."""
@@ -175,7 +191,7 @@ class Digest:
             picture=picture,
             heads=["Rack", *HEADS],
             rows=[(_rack(entry), _link(site, entry), _cells(entry)) for entry in self.entries[:MOST_RACKS]],
-            left_out=self._left_out(),
+            left_out=self.left_out(MOST_RACKS),
         )
 
     def grid(self) -> tuple[list[str], list[list[float | None]], list[str]]:
@@ -220,6 +236,17 @@ def _of_fleet(facts: dict[str, Any]) -> tuple[list[str], list[tuple[str, list[fl
         for line in lines[:MOST_RACKS]
     ]
     return labels, rows
+
+
+def _lacking(entries: Sequence[DigestEntry]) -> list[str]:
+    """Returns why something is not known, each with the number of the entries: "nothing recorded of 2"."""
+    return [f"{lack} of {count}" for lack, count in Counter(entry.lacks for entry in entries if entry.lacks).items()]
+
+
+def _shared_lack(entries: Sequence[DigestEntry]) -> str:
+    """Returns what is lacking of all ENTRIES alike, or ''."""
+    lacks = {entry.lacks for entry in entries}
+    return lacks.pop() if len(lacks) == 1 else ""
 
 
 def _rack(entry: DigestEntry) -> str:

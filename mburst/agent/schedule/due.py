@@ -90,7 +90,7 @@ def carry_out(
                 if pause(0):
                     failed += 1
                     break
-                digest = Digest.read(report.name, report.output, since, until, troubles, report.kept)
+                digest = Digest.read(report.name, report.output, since, until, troubles, report.kept, report.racks)
                 failed += not deliver(digest, to, ledger, show, pause)
         removed = report.kept.remove_older(report.output) if report.kept else 0
         if report.deliver or removed:

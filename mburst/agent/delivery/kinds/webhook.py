@@ -32,9 +32,7 @@ def slack(digest: Digest, site: str) -> dict[str, Any]:
         doubts = _plain(" ".join(f"{doubt}." for doubt in entry.doubts), SLACK_WORDS)
         doubts = f" :warning: {doubts}" if doubts else ""
         lines.append(f"{name}: {_plain(entry.summary['verdict'], SLACK_WORDS)}{doubts}")
-    if len(digest.entries) > SLACK_LINES:
-        more = format_count(len(digest.entries) - SLACK_LINES, "rack")
-        lines.append(f"and {more} more with less of the time in bursts")
+    lines += digest.left_out(SLACK_LINES)
     title = _plain(digest.title, SLACK_WORDS)
     blocks = [
         {"type": "header", "text": {"type": "plain_text", "text": _plain(digest.title, SLACK_HEAD)}},
