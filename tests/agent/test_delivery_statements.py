@@ -97,6 +97,14 @@ def test_the_subject_states_what_was_not_recorded(digest, racks, title):
     assert of(digest, *racks).title.endswith(f" UTC: {title}")
 
 
+def test_a_subject_has_no_figure_if_nothing_is_known_of_any_rack(digest):
+    [entry] = of(digest, "r3").entries
+    other = replace(entry, summary={**entry.summary, "recorded": True, "lacks": "no link speed known"})
+    end = " UTC: 3 racks: nothing recorded of 1, no link speed known of 2"
+    assert replace(digest, entries=[entry, other, other]).title.endswith(end)
+    assert replace(digest, entries=[other, other]).title.endswith(" UTC: 2 racks: no link speed known")
+
+
 def test_a_fleet_whose_switches_alone_were_recorded_is_not_called_unrecorded(digest):
     [entry] = of(digest, "r3").entries
     fleet = replace(

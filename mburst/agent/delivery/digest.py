@@ -149,8 +149,8 @@ class Digest:
         if len(self.entries) == 1:
             [entry] = self.entries
             return f"{entry.name}: {entry.stated(format_count(entry.summary['bursts'], 'burst'))}"
-        if lack := _shared_lack(self.entries):
-            return f"{format_count(len(self.entries), 'rack')}: {lack}"
+        if unknown := _unknown(self.entries):
+            return f"{format_count(len(self.entries), 'rack')}: {unknown}"
         partly = sum(not entry.lacks and bool(entry.summary["recorded_part"]) for entry in self.entries)
         bursts = sum(entry.summary["bursts"] for entry in self.entries)
         parts = [
@@ -178,8 +178,8 @@ class Digest:
             return []
         more, less = f"and {format_count(len(rest), 'rack')} more", "less of the time in bursts"
         lacking = _lacking(rest)
-        if lack := _shared_lack(rest):
-            return [f"{more}: {lack}"]
+        if unknown := _unknown(rest):
+            return [f"{more}: {unknown}"]
         return [f"{more}: {', '.join(lacking)}, {less} in the others" if lacking else f"{more} with {less}"]
 
     def html(self, site: str, picture: str) -> str:
@@ -243,10 +243,10 @@ def _lacking(entries: Sequence[DigestEntry]) -> list[str]:
     return [f"{lack} of {count}" for lack, count in Counter(entry.lacks for entry in entries if entry.lacks).items()]
 
 
-def _shared_lack(entries: Sequence[DigestEntry]) -> str:
-    """Returns what is lacking of all ENTRIES alike, or ''."""
-    lacks = {entry.lacks for entry in entries}
-    return lacks.pop() if len(lacks) == 1 else ""
+def _unknown(entries: Sequence[DigestEntry]) -> str:
+    """Returns why nothing is known of any of ENTRIES, in place of figures; '' if something is."""
+    reasons = {entry.lacks for entry in entries}
+    return "" if "" in reasons else reasons.pop() if len(reasons) == 1 else ", ".join(_lacking(entries))
 
 
 def _rack(entry: DigestEntry) -> str:
