@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..errors import UnresolvedName, UsageError
 from ..messages import print_message
 from ..process import privileges
 from ..process.stopping import stopping
@@ -94,12 +94,17 @@ def _meaning(series: MetricSeries) -> str:
 
 
 def check(config: OtlpConfig) -> None:
-    """Print how the configuration of a receiver was understood. Raises MburstError if the receiver could not start."""
+    """Print how the configuration of a receiver was understood. Raises MburstError if the receiver could not start,
+    except for a name without an address, which may have one later."""
     from ..listening import tls
     from ..otlp_receiver.entries import certificates, entries
     from ..telemetry.otlp.meanings import meanings
 
-    places = [f"{entry.name} on {entry.address}" for entry in entries(config)]
+    try:
+        places = [f"{entry.name} on {entry.address}" for entry in entries(config)]
+    except UnresolvedName as error:
+        print_message(str(error))
+        places = [address for address in (config.listen, config.http) if address]
     if files := certificates(config):
         tls.context(files)
     trust = "without TLS"

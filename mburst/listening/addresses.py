@@ -11,7 +11,7 @@ import socket
 import stat
 from dataclasses import dataclass
 
-from ..errors import MburstError, UsageError
+from ..errors import MburstError, UnresolvedName, UsageError
 from ..process.binding import cannot_bind
 from ..units import whole
 
@@ -67,7 +67,7 @@ class Protection:
 
 def parse(text: str) -> Address:
     """Returns the address in "127.0.0.1:9339", "[::1]:9339", "name:9339" or "unix:/run/x.sock". A name is resolved to
-    its first address. Raises UsageError, and MburstError if a name has no address."""
+    its first address. Raises UsageError, and UnresolvedName if a name has no address."""
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
         if not path or "\0" in path:
@@ -81,7 +81,7 @@ def parse(text: str) -> Address:
     try:
         found = socket.getaddrinfo(host.strip("[]"), number, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise MburstError(f"{host}: no such address: {getattr(error, 'strerror', None) or error}") from None
+        raise UnresolvedName(f"{host}: no such address: {getattr(error, 'strerror', None) or error}") from None
     return Address(str(found[0][4][0]), number)
 
 

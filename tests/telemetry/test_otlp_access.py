@@ -121,6 +121,21 @@ def test_check_reports_who_has_access(tmp_path, capsys, authority, keys, words):
     assert (code, err) == (0, "") and words in out and "s3cret" not in out
 
 
+@pytest.mark.parametrize("arguments", [["--check"], ["--show"]])
+def test_check_takes_a_name_that_has_no_address_now_as_valid(tmp_path, capsys, monkeypatch, arguments):
+    """The receiver reports it; `mburst run` starts it again until the name has an address."""
+
+    def unknown(*ignored: object, **more: object) -> None:
+        raise socket.gaierror(-3, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    text = "otlp: {listen: 'collector.example:4317', http: '127.0.0.1:1', token: s3cret}"
+    code, out, err = checked(capsys, tmp_path, text, *arguments)
+    is_check = arguments == ["--check"]
+    assert err == "mburst: otlp.listen: collector.example: no such address: Temporary failure in name resolution\n"
+    assert code == (0 if is_check else 1) and out.startswith("otlp: collector.example:4317 and 127.0.0.1:1") == is_check
+
+
 def test_once_is_only_for_targets(tmp_path, capsys):
     code, out, err = checked(capsys, tmp_path, "otlp: {listen: 127.0.0.1:1}", "--once")
     assert (code, out) == (2, "") and "--once reads gNMI targets, and there are none (--show is of OTLP)" in err
