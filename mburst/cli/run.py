@@ -50,9 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = load(path)
     for warning in config.environment.warnings:
         print_message(warning)
-    parts = chosen(config, arguments.only)
-    if not parts:
-        raise UsageError(f"{path}: nothing to run", "it has no part such as [record] or [[report]]")
+    parts = needed(config, arguments.only)
     if arguments.check:
         check(config, parts)
         return 0
@@ -61,13 +59,21 @@ def run(arguments: argparse.Namespace) -> int:
 
     def reread() -> Reading:
         again = load(path)
-        return chosen(again, arguments.only), again.environment.merged()
+        return needed(again, arguments.only), again.environment.merged()
 
     async def work() -> int:
         environment = config.environment.merged()
         return await Supervisor(parts, environment=environment, reread=reread, check=check_files).run()
 
     return asyncio.run(work())
+
+
+def needed(config: RunConfig, only: list[str]) -> list[RunPart]:
+    """Returns the parts to run. Raises UsageError if there are none: an editor may have emptied the file just before it
+    writes the new content."""
+    if parts := chosen(config, only):
+        return parts
+    raise UsageError(f"{config.path}: nothing to run", "it has no part such as [record] or [[report]]")
 
 
 def chosen(config: RunConfig, only: list[str]) -> list[RunPart]:

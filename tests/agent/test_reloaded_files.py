@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mburst.__main__ import main
 from mburst.agent.config import RunPart, load
 from mburst.agent.delivery import deliver
 from mburst.agent.delivery.ledger import DeliveryLedger
@@ -182,6 +183,25 @@ def test_a_part_whose_file_is_broken_is_not_started_in_place_of_one_that_works(c
     asyncio.run(work())
     assert "mburst: not reloaded, all parts continue: collect: " in (said := capfd.readouterr().err)
     assert "gnmi.yaml line 1: invalid YAML" in said and "restarted" not in said
+
+
+def test_a_file_without_any_part_is_not_reloaded(written, monkeypatch, capsys):
+    """An editor empties a file before it writes the new content, and all parts would end."""
+    written('store = "s"\n[keep]\nevery = "1h"\n')
+
+    class Reloading(Supervisor):
+        async def run(self) -> int:
+            Path("mburst.toml").write_text("")
+            await self._reload()
+            return len(self.running)
+
+        def _replace(self, wanted: object) -> None:
+            raise AssertionError(wanted)
+
+    monkeypatch.setattr("mburst.agent.supervise.Supervisor", Reloading)
+    assert main(["run", "mburst.toml"]) == 0
+    reason = "mburst.toml: nothing to run (it has no part such as [record] or [[report]])"
+    assert capsys.readouterr().err == f"mburst: not reloaded, all parts continue: {reason}\n"
 
 
 NAP = RunPart("nap", ["sleep", "600"])
