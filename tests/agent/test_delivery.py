@@ -108,8 +108,10 @@ def test_a_missing_server_is_a_failure(digest, ledger):
     assert not done and len(reported) == 3 and "refused" in reported[0]
 
 
-def test_a_mail_is_not_sent_again_when_the_server_dies_after_data(digest, ledger):
-    """The server took all of DATA and closed the connection: it may or may not have the mail (RFC 5321, 4.5.4.2)."""
+@pytest.mark.parametrize("answer", [b"", b"hm\r\n", b"\xff\r\n", b"354 go\r\n", b"2" * 9000 + b"\r\n"])
+def test_a_mail_is_not_sent_again_unless_the_server_refuses_it_after_data(digest, ledger, answer):
+    """The server took all of DATA, and closed the connection or sent what is no answer: it may or may not have the mail
+    (RFC 5321, 4.5.4.2)."""
     listening = socket.create_server(("127.0.0.1", 0))
     conversations = []
 
@@ -121,11 +123,13 @@ def test_a_mail_is_not_sent_again_when_the_server_dies_after_data(digest, ledger
         for line in stream:
             conversations.append(line)
             if line == b".\r\n":
+                stream.write(answer)
                 break
             if line[:4].upper() in (b"EHLO", b"MAIL", b"RCPT", b"DATA"):
                 stream.write(b"354 go\r\n" if line[:4].upper() == b"DATA" else b"250 ok\r\n")
                 stream.flush()
-        stream.close()
+        with suppress(OSError):
+            stream.close()
         connection.close()
 
     thread = threading.Thread(target=serve)

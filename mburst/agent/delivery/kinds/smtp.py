@@ -75,10 +75,11 @@ def send(digest: Digest, to: Delivery, begin: Begin) -> None:
         begin()
         handed_over = True  # if the connection is lost now, the server may have the mail (RFC 5321, 4.5.4.2)
         code, answer = server.data(mail)
+        handed_over = code // 100 not in (4, 5)  # these refuse the mail; what is no answer does not
         _expect(code, answer)
-    except smtplib.SMTPResponseException as error:
+    except smtplib.SMTPDataError as error:  # of DATA itself: the mail was not sent
         raise NotDelivered(_reason(error)) from error
-    except (OSError, smtplib.SMTPException) as error:
+    except (OSError, smtplib.SMTPException) as error:  # also SMTPResponseException
         raise (MaybeDelivered if handed_over else NotDelivered)(_reason(error)) from error
     finally:
         server.close()
@@ -114,6 +115,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPResponseException):
         answer = error.smtp_error
         text = answer.decode(errors="replace") if isinstance(answer, bytes) else answer
+        if error.smtp_code < 0:
+            return "the mail server sent what is no answer of SMTP"
         return f"the mail server answered {error.smtp_code} {' '.join(text.split())}"
     return str(getattr(error, "strerror", None) or error)
 
