@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -106,11 +106,27 @@ def damaged_files(connection: duckdb.DuckDBPyConnection) -> list[DamagedFile]:
     return [DamagedFile(*row) for row in rows]
 
 
+def changed_in_store(paths: Collection[Path]) -> dict[Path, str]:
+    """Returns the sealed files of PATHS that do not hold what was written, with the reason. They are verified again
+    before they are next read."""
+    from . import verified
+
+    damaged = verified.verify(paths)
+    for path in damaged:
+        verified.forget(path)
+    return damaged
+
+
 @contextmanager
-def readable(connection: duckdb.DuckDBPyConnection, ours: bool = False) -> Iterator[None]:
+def readable(
+    connection: duckdb.DuckDBPyConnection,
+    ours: bool = False,
+    changed: Callable[[Collection[Path]], dict[Path, str]] = changed_in_store,
+) -> Iterator[None]:
     """Turns errors of DuckDB inside into a MburstError of one line: "PATH: damaged: …" if one of the files that the
-    views of CONNECTION read is the cause. If the statement is OURS, any error may have that cause. An error that SQL
-    raises with error('usage: …') becomes a UsageError."""
+    views of CONNECTION read is the cause. If the statement is OURS, any error may have that cause. CHANGED returns
+    those of the files that do not hold what was written, with the reason. An error that SQL raises with
+    error('usage: …') becomes a UsageError."""
     import duckdb
 
     at_fault = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException)
@@ -125,21 +141,19 @@ def readable(connection: duckdb.DuckDBPyConnection, ours: bool = False) -> Itera
         if message.startswith("usage: "):
             raise UsageError(message.removeprefix("usage: ")) from error
         if ours or not isinstance(error, at_fault):
-            _raise_damage(connection)
+            _raise_damage(connection, changed)
         hint = next((line for line in more if line.startswith("Did you mean")), "")
         raise MburstError(message, hint) from error
 
 
-def _raise_damage(connection: duckdb.DuckDBPyConnection) -> None:
-    """Raises MburstError for the first file under the views of CONNECTION that does not hold what was written: it has
-    changed since it was verified, or rotted. The damage is remembered, and the next command answers without the
-    file."""
-    from . import verified
-
+def _raise_damage(
+    connection: duckdb.DuckDBPyConnection, changed: Callable[[Collection[Path]], dict[Path, str]]
+) -> None:
+    """Raises MburstError for the first file under the views of CONNECTION that does not hold what was written, by
+    CHANGED: it has changed since it was verified, or rotted. The next command answers without the file."""
     cursor = connection.cursor()
     names = {Path(path): name for path, name in cursor.execute("FROM defined.files").fetchall()}
-    for path, reason in verified.verify(names).items():
-        verified.forget(path)
+    for path, reason in changed(names.keys()).items():
         raise MburstError(f"{path}: damaged: {reason}", "try again: the answer will leave it out")
     for path, name in names.items():
         if reason := _unreadable(cursor, path, name):

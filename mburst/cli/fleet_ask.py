@@ -60,7 +60,8 @@ def days_of(arguments: argparse.Namespace) -> AskedDays:
             raise UsageError("--last excludes --day and --days", "leave them out")
         return last_days(arguments.last, time.time_ns())
     days = 1 if arguments.days is None else arguments.days
-    return AskedDays.until_day(day_of(arguments.day or "last", time.time_ns()), days)
+    day = "last" if arguments.day is None else arguments.day
+    return AskedDays.until_day(day_of(day, time.time_ns()), days)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -84,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     inventory = read_inventory(arguments.inventory)
     near = [] if is_name else near_tables(query)
     results = open_target(arguments.results)
-    with opened(results, days, inventory, arguments.scratch, near) as found, readable(found.con):
+    database = opened(results, days, inventory, arguments.scratch, near)
+    with database as found, readable(found.con, changed=found.changed):
         for line in [*map(str, found.damaged), *found.lacks, *found.incomplete(days), *found.lacks_near(near, days)]:
             print_message(line)
         statements = check(found.con, query)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 MOST_DAYS = 366  # most days of one query
 BACK_DAYS = 7  # number of earlier days with which the queried days are compared
+OTHER_CONTENT = "the content does not have the SHA-256 of its partition's record"
 _THREADS = 16
 _NAMED = 5  # most names in a line
 
@@ -82,13 +83,19 @@ class DamagedPartition(NamedTuple):
 class FleetDatabase(NamedTuple):
     """A database and its content. `records` are those of the partitions that are read, including those of earlier days.
     `dates` are queried days without any result; `undetected` are partitions of the other queried days without a result,
-    also those of racks that had results on a day before; `damaged` are partitions that are left out."""
+    also those of racks that had results on a day before; `damaged` are partitions that are left out. `sha256` is that
+    of each file by its record."""
 
     con: duckdb.DuckDBPyConnection
     records: list[PartitionRecord]
     dates: list[str]
     undetected: list[PartitionName]
     damaged: list[DamagedPartition]
+    sha256: dict[Path, str]
+
+    def changed(self, paths: Iterable[Path]) -> dict[Path, str]:
+        """Returns those of PATHS that have changed since they were verified, with the reason."""
+        return {path: OTHER_CONTENT for path in paths if not _has(path, self.sha256[path])}
 
     @property
     def lacks(self) -> list[str]:
@@ -177,7 +184,8 @@ def opened(
                 for record, of in zip(records, found, strict=True)
                 if isinstance(of, str)
             ]
-            yield FleetDatabase(con, [record for record, _ in sound], dates, undetected, damaged)
+            sha256 = {path: record.sha256[of] for record, files in sound for of, path in files.items()}
+            yield FleetDatabase(con, [record for record, _ in sound], dates, undetected, damaged, sha256)
 
 
 def _records(
@@ -258,8 +266,7 @@ def _files(results: FleetTarget, record: PartitionRecord, folder: Path, near: Se
         try:
             path = _local(results, key, folder)
             if _sha256(path) != record.sha256[table]:
-                damaged = "damaged: the content does not have the SHA-256 of its partition's record"
-                return f"{results.place(key)}: {damaged} {remedy}"
+                return f"{results.place(key)}: damaged: {OTHER_CONTENT} {remedy}"
         except NoSuchObject as error:
             return f"{error} {remedy}"
         except OSError as error:
@@ -273,6 +280,14 @@ def _files(results: FleetTarget, record: PartitionRecord, folder: Path, near: Se
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _has(path: Path, sha256: str) -> bool:
+    """Whether the file at PATH can be read and has that SHA-256."""
+    try:
+        return _sha256(path) == sha256
+    except OSError:
+        return False
 
 
 def _local(results: FleetTarget, key: str, folder: Path) -> Path:

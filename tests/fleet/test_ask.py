@@ -15,7 +15,7 @@ from storelib import write
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.model import stats
-from mburst.sql import StoreFolder, questions
+from mburst.sql import StoreFolder, lockdown, questions
 
 
 @pytest.fixture
@@ -158,16 +158,36 @@ def test_a_damaged_record_costs_its_partition_and_is_detected_again(done, ports_
     [
         (["14"], "unknown question '14'"),
         (["1", "--day", "2026-01-01"], "no results of 2026-01-01"),
+        (["1", "--day", ""], "invalid day ''"),
         (["1", "--days", "0"], "invalid number of days 0"),
         (["COPY bursts TO 'x'", "--day", DATES[0]], "COPY is not allowed"),
         (["SELECT 1; SELECT 2", "--day", DATES[0]], "not one statement"),
-        (["FROM read_csv('/etc/passwd')", "--day", DATES[0]], ""),
+        (["FROM read_csv('/etc/passwd')", "--day", DATES[0]], "mburst: Permission Error: "),
+        (["SELECT error('too many') FROM bursts", "--day", DATES[0]], "mburst: too many\n"),
+        (["SELECT sum(9223372036854775807::BIGINT * start_ns) FROM bursts", "--day", DATES[0]], "mburst: Out of Range"),
     ],
 )
 def test_wrong_arguments_of_ask_are_one_line(done, capfd, words, message):
     assert main(["fleet", "ask", str(done), *words]) in (1, 2)
     out, err = capfd.readouterr()
     assert message in err and err.count("\n") == 1 and not out
+
+
+def test_a_file_that_changes_after_it_was_verified_is_named(done, capfd, tmp_path, monkeypatch):
+    results = shutil.copytree(done, tmp_path / "results")
+    path = next((results / "bursts" / f"date={DATES[0]}").rglob("*.parquet"))
+    check = lockdown.check
+
+    def changed(*of):
+        path.write_bytes(bytes(path.stat().st_size))
+        return check(*of)
+
+    monkeypatch.setattr(lockdown, "check", changed)
+    assert main(["fleet", "ask", str(results), "SELECT error('x') FROM bursts", "--day", DATES[0]]) == 1
+    assert capfd.readouterr().err == (
+        f"mburst: {path}: damaged: the content does not have the SHA-256 of its partition's record "
+        "(try again: the answer will leave it out)\n"
+    )
 
 
 def test_json(done, capfd):
