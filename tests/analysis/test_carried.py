@@ -79,3 +79,11 @@ def test_a_mirror_carries_both_directions(direction: str, count: int | None) -> 
     burst = {"duration_ns": 10 * MS, "link_bps": LINK, "direction": direction, "mean_utilization": 2.0}
     found = impossible_bursts([burst, burst])
     assert (found.bursts if found else None) == count
+
+
+@pytest.mark.parametrize(("more", "is_stated"), [(-3, False), (3, True)])
+def test_the_most_that_a_link_can_seem_to_carry(said: Said, more: int, is_stated: bool) -> None:
+    """10 ms at 1 Gb/s: 110 % of 1,250,000 bytes, 65,536 of a merged frame, and 12,500 in 100 µs (docs/bursts.md)."""
+    last = 1_453_036 - 9 * 145_000 + more
+    shares = {**dict.fromkeys(range(10, 19), 145_000 / FULL), 19: last / FULL}
+    assert ("no link carries that" in said("bursts", shares)) == is_stated

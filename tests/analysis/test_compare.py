@@ -321,3 +321,10 @@ def test_both_sides_state_when_they_were_probed_and_by_which_measure(tmp_path, c
     rows = {line[:16].strip(): line[16:].split("  ") for line in printed.out.splitlines()}
     assert [cell.strip() for cell in rows["latency"] if cell] == ["round trip", "reported round trip"]
     assert [cell.strip() for cell in rows["last probe"] if cell] == [format_time(n)[:19] for n in (ends[0], ends[1])]
+
+
+@pytest.mark.parametrize(("blocks", "verdict"), [(7, "undetermined"), (8, "worse")])
+def test_an_interval_needs_eight_blocks(blocks, verdict):
+    found = compared(latency(1e5, blocks=blocks), latency(9e5, blocks=blocks, seed=2))
+    assert found.verdict == verdict
+    assert all((level.ratio is None) == (blocks == 7) for level in found.levels if level.share <= 0.99)

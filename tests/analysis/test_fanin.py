@@ -174,3 +174,36 @@ def test_names_of_groups() -> None:
 def test_fan_out_multiplies_the_tail() -> None:
     assert {slow.width: slow.share for slow in slow_requests(0.01)}[10] == pytest.approx(0.0956, abs=1e-4)
     assert slow_requests(1.0)[0].share == 1 and slow_requests(0.0)[-1].share == 0
+
+
+def bursts_from(store: StoreFolder, senders: list[list[int]]) -> None:
+    """A burst of 1 ms each 100 ms, from these senders in equal parts."""
+    write(store, "recordings", {"start_ns": T0, "end_ns": T0 + len(senders) * 100 * MS})
+    times = [T0 + k * 100 * MS for k in range(len(senders))]
+    write(store, "bins", *({"ts_ns": at, "wire_bytes": FULL, "bytes": FULL - 2000} for at in times))
+    write(
+        store,
+        "sources",
+        *(
+            {"ts_ns": at, "source": f"10.0.0.{n}", "bytes": 120_000 // len(of), "first_ns": at, "last_ns": at + 9}
+            for at, of in zip(times, senders, strict=True)
+            for n in of
+        ),
+    )
+
+
+@pytest.mark.parametrize(("fresh", "groups"), [(40, [3]), (41, [2, 1])])
+def test_bursts_with_at_least_half_of_their_senders_in_common_are_one_group(
+    tmp_path: Path, fresh: int, groups: list[int]
+) -> None:
+    """Of 60 senders and 40 or 41 others, 50 of 100 or 101 are in both."""
+    store = StoreFolder.create(tmp_path / "s")
+    bursts_from(store, [[*range(60)], [*range(60)], [*range(10, 60), *range(100, 100 + fresh)]])
+    assert sorted(len(group.bursts) for group in found(store)) == sorted(groups)
+
+
+def test_members_send_in_at_least_80_percent_of_the_bursts(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "s")
+    bursts_from(store, [[1, 2, 3, 4, *([5] * (k < 40)), *([6] * (k >= 11))] for k in range(50)])
+    [group] = found(store)
+    assert group.members == [f"10.0.0.{n}" for n in (1, 2, 3, 4, 5)]

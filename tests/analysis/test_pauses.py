@@ -183,6 +183,16 @@ def test_the_host_that_asked_for_the_pause_is_the_cause_if_the_port_was_idle(kin
     assert evidence.paused is not None and evidence.paused.stood is not None and evidence.paused.stood.low > 0.5
 
 
+def test_a_cause_by_pauses_needs_five_episodes_and_a_p_of_0_005() -> None:
+    evidence, _ = answered(cases.build("paused-host", 0, BASE))
+    assert evidence.paused is not None
+    found = [
+        decide(replace(evidence, paused=evidence.paused._replace(episodes=episodes, p_value=p))).paused
+        for episodes, p in ((5, 0.005), (4, 0.005), (5, 0.00501), (5, None))
+    ]
+    assert found == [True, False, False, False]
+
+
 def test_a_host_that_was_asked_to_stop_is_not_the_cause() -> None:
     """Probes wait in the host, but only because the switch asked it to stop."""
     found = [cases.build("paused-switch", seed, BASE) for seed in range(8)]

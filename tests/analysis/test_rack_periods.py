@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from racklib import FULL, HOUR, MS, START, fill, report
+from racklib import DAY, FULL, HOUR, MS, START, fill, report
 from storelib import sealed_files, write
 
 import mburst
+from mburst.dashboards.rack import words
 from mburst.dashboards.rack.tables import latency
 from mburst.dashboards.report.words import statements
 from mburst.sql import StoreFolder
@@ -66,3 +67,14 @@ def test_probes_to_a_host_without_a_recording_of_the_period_are_counted(store, t
     assert page.unplaced_probes == n
     text = f"{n} probes of this time name no host of this rack that was recorded then."
     assert [part.text for part in latency(page) if hasattr(part, "text")][-1].endswith(text)
+
+
+@pytest.mark.parametrize(("short", "is_comparable"), [(HOUR // 2, True), (HOUR // 2 - MS, False)])
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_period_that_was_recorded_for_less_than_half_as_long_is_compared_with_care(
+    store, earlier, short, is_comparable
+):
+    fill(store, {"a": []}, start=START - DAY, length=short if earlier else HOUR)
+    fill(store, {"a": []}, length=HOUR if earlier else short)
+    heads = [of.head for of in words.statements(report(store))]
+    assert ("Compare with the period before with care" not in heads) == is_comparable

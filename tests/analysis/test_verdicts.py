@@ -18,10 +18,10 @@ from mburst.__main__ import main
 from mburst.analysis.cause.gather import gather
 from mburst.analysis.cause.ledger import Crossing
 from mburst.analysis.cause.port import port_from_bins
-from mburst.analysis.cause.scene import Evidence, Scene
+from mburst.analysis.cause.scene import Evidence, Scene, Unrecorded
 from mburst.analysis.cause.tail import Probes
 from mburst.analysis.cause.verdict import Verdict, decide
-from mburst.analysis.model.stats import join_runs, runs
+from mburst.analysis.model.stats import Estimate, join_runs, runs
 
 KINDS = cases.KINDS["bursts"] + cases.KINDS["negative"]
 BASE = Setting(seconds=12)
@@ -246,3 +246,48 @@ def test_any_stamps_may_be_missing(n: int, seed: int, gone: set[str], direction:
     ledger = evidence.ledger
     assert ledger.accounts.sum(axis=1) == pytest.approx(ledger.excess, rel=1e-6)
     assert (ledger.accounts >= 0).all()
+
+
+# --- the numbers that docs/investigate.md promises: both sides of each, as literals ----------------------------------
+
+
+@pytest.fixture(scope="module")
+def of_incast() -> Evidence:
+    """The evidence of bursts that cause a tail. A queue explains most of the waiting, but not in surely more than half
+    of each stretch, so that the coincidence must be shown at p <= 0.005."""
+    evidence, verdict = verdict_of(cases.build("incast", 0, BASE).scene)
+    assert verdict.cause == "bursts" and evidence.fifo is not None
+    return replace(evidence, fifo=evidence.fifo._replace(explained=Estimate(0.6, 0.4, 0.8, 40)))
+
+
+@pytest.mark.parametrize(
+    ("fewer", "enough", "reason"),
+    [
+        ({"episodes": 2}, {"episodes": 3}, "only 2 separate episodes of lateness"),
+        ({"burst_episodes": 4}, {"burst_episodes": 5}, "only 4 episodes of lateness fall into bursts"),
+        ({"q_value": 0.00501}, {"q_value": 0.005}, "the coincidence with bursts could be chance (p = 0.00501)"),
+        ({"pairing_p": 0.00501}, {"pairing_p": 0.005}, "delays fit other bursts as well as their own (p = 0.00501)"),
+    ],
+    ids=["episodes", "episodes in bursts", "chance", "pairing"],
+)
+def test_what_bursts_need(of_incast: Evidence, fewer: dict[str, float], enough: dict[str, float], reason: str) -> None:
+    found = decide(replace(of_incast, **fewer))  # type: ignore[arg-type]
+    assert (found.cause, found.reasons) == ("undetermined", [reason])
+    assert decide(replace(of_incast, **enough)).cause == "bursts"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("p", "cause"), [(0.05, "bursts"), (0.0501, "undetermined")])
+def test_what_bursts_need_if_a_queue_surely_explains_most(of_incast: Evidence, p: float, cause: str) -> None:
+    assert of_incast.fifo is not None
+    clear = Estimate(0.9, 0.51, 0.99, 40)
+    fifo = of_incast.fifo._replace(standing=clear._replace(high=1.0), explained=clear)
+    assert decide(replace(of_incast, fifo=fifo, q_value=p)).cause == cause
+
+
+@pytest.mark.parametrize(("episodes", "cause"), [(2, "bursts"), (3, "undetermined")])
+def test_lateness_outside_of_the_recordings_counts_from_three_episodes_on(
+    of_incast: Evidence, episodes: int, cause: str
+) -> None:
+    most, few = Estimate(0.9, 0.8, 0.95, 1000), Estimate(0.01, 0.005, 0.02, 10_000)
+    outside = Unrecorded(most, few, True, episodes, 0, False)
+    assert decide(replace(of_incast, unrecorded=outside)).cause == cause

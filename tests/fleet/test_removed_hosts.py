@@ -17,8 +17,8 @@ from racklib import DAY, HOUR, START
 from mburst.__main__ import main
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.errors import UsageError
-from mburst.fleet.inventory import STOPPING_NS, HostOf, read_inventory
-from mburst.fleet.plan import NEAR_NS, PartitionPlan
+from mburst.fleet.inventory import HostOf, read_inventory
+from mburst.fleet.plan import PartitionPlan
 from mburst.fleet.planning import plan
 from mburst.fleet.receipts import Receipt, ShippedFile, list_receipts, write_receipt
 from mburst.fleet.results import PartitionName, read_record
@@ -26,6 +26,7 @@ from mburst.fleet.status import status
 from mburst.fleet.target import FleetTarget, open_target
 
 MINUTE = 60 * 10**9
+NEAR_NS = STOPPING_NS = 20 * MINUTE  # of docs/fleet.md: after a day, and after an `until`
 LAST = "2026-11-22"  # on which the hosts of fleetlib stop
 STOPPED = START + 2 * DAY + HOUR + 9 * 10**9
 TABLES = ("bins", "sources", "recordings", "canary")
@@ -138,6 +139,23 @@ def test_what_a_removed_host_lacked_on_its_days_stays(tmp_path: Path) -> None:
     shipped_until(target, START + 3 * DAY, host="b")
     assert planned(target, tmp_path, DATES[1], gone)["r1"].missing == ()
     assert planned(target, tmp_path, DATES[1])["r1"].missing == lacking
+
+
+@pytest.mark.parametrize(("until_ns", "behind"), [(DAY + 20 * MINUTE, False), (DAY + 20 * MINUTE - 1, True)])
+def test_a_day_is_whole_once_20_minutes_more_have_arrived(tmp_path: Path, until_ns: int, behind: bool) -> None:
+    shipped_until(target := open_target(tmp_path / "target"), START + until_ns)
+    [found] = planned(target, tmp_path, DATES[0], HostOf("r1", "a")).values()
+    assert bool(found.behind) == behind
+
+
+@pytest.mark.parametrize(("later_ns", "doubts"), [(20 * MINUTE, 0), (20 * MINUTE + 1, 1)])
+def test_measurements_until_20_minutes_after_an_until_are_of_a_removed_host(
+    tmp_path: Path, later_ns: int, doubts: int
+) -> None:
+    shipped_until(target := open_target(tmp_path / "target"), START + later_ns)
+    heard: list[str] = []
+    planned(target, tmp_path, DATES[0], HostOf("r1", "a", removed_ns=START), doubted=heard.append)
+    assert len(heard) == doubts
 
 
 TIMES = st.integers(-30, 60).map(lambda hours: START + hours * HOUR) | st.sampled_from(

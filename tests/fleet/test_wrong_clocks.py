@@ -14,7 +14,7 @@ from storelib import write
 
 from mburst.fleet import ship
 from mburst.fleet.inventory import HostOf
-from mburst.fleet.receipts import AHEAD_NS, read_receipts, shipped_until
+from mburst.fleet.receipts import read_receipts, shipped_until, write_receipt
 from mburst.fleet.sealed import HostFiles, HostName
 from mburst.fleet.ship import Shipped, ShipSettings
 from mburst.fleet.ship_bursts import ship_bursts
@@ -23,6 +23,7 @@ from mburst.fleet.target import open_target
 from mburst.sql import StoreFolder
 
 YEAR = 365 * DAY
+AHEAD_NS = 600 * 10**9  # of docs/fleet.md: the most by which a receipt may be later than now
 Clock = Callable[[int], None]
 
 
@@ -98,6 +99,8 @@ def test_a_receipt_of_the_future_promises_nothing(store: StoreFolder, target: Pa
     assert reasons(target, DATES[0], now + AHEAD_NS) == []
     assert reasons(target, "2026-11-24", now + AHEAD_NS) == [("a", "behind")]
     assert reasons(target, "2026-11-24", START + YEAR) == [], "the clock of the detection is right, then"
+    assert reasons(target, "2026-11-24", START + YEAR - AHEAD_NS) == []
+    assert reasons(target, "2026-11-24", START + YEAR - AHEAD_NS - 1) == [("a", "behind")]
 
 
 def test_a_host_that_ships_bursts_with_a_clock_of_the_future_promises_nothing(
@@ -142,3 +145,17 @@ def test_files_that_were_shipped_by_a_clock_that_was_behind(store: StoreFolder, 
     results = target.parent / "results"
     detected(target, results, DATES[0], now_ns=START + 2 * DAY)
     assert len(rows(results, "bursts")) == 4 and not rows(results, "incomplete")
+
+
+@pytest.mark.parametrize(("later_ns", "silent"), [(AHEAD_NS, ""), (AHEAD_NS + 1, "its clock is 10 min ahead")])
+def test_a_host_is_silent_if_its_clock_is_more_than_ten_minutes_ahead(
+    store: StoreFolder, target: Path, clock: Clock, later_ns: int, silent: str
+) -> None:
+    clock(START + 2 * DAY)
+    shipped(store, target)
+    written_ns = START + DAY + HOUR + 10 * 10**9 + later_ns
+    [receipt] = read_receipts(open_target(target))
+    other = open_target(target.parent / "other")
+    write_receipt(other, receipt._replace(written_ns=written_ns))
+    [host] = status(other, now_ns=written_ns - later_ns)
+    assert host.silent == silent

@@ -187,3 +187,15 @@ def test_a_reset_reported_by_the_device_counts():
     assert increase(10, 500, None, True) == (500, Step.RESET)
     assert increase(2**32 - 10, 5, None, False) == (15, Step.WRAP)
     assert increase(2**32 - 10, 5, 14, False) == (5, Step.RESET)
+
+
+@pytest.mark.parametrize("width", [2**32, 2**64])
+def test_a_wrap_without_a_known_speed_is_from_the_last_quarter_into_the_first(width):
+    assert increase(width // 4 * 3, width // 4, None, False) == (width // 2, Step.WRAP)
+    assert increase(width // 4 * 3 - 1, width // 4, None, False) == (width // 4, Step.RESET)
+    assert increase(width // 4 * 3, width // 4 + 1, None, False) == (width // 4 + 1, Step.RESET)
+
+
+def test_a_wrap_is_at_most_what_the_link_can_carry():
+    assert increase(2**32 - 10, 5, 15, False) == (15, Step.WRAP)
+    assert increase(2**32 - 10, 5, 14, False) == (5, Step.RESET)
