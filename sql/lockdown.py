@@ -63,7 +63,7 @@ def check(connection: duckdb.DuckDBPyConnection, query: str) -> list[duckdb.Stat
         if not _only_reads(connection, statement):
             kind = _kind(statement)
             raise UsageError(
-                f"{_OTHERWISE.get(kind, kind)} is not allowed: `mburst sql` only reads the store",
+                f"{_OTHERWISE.get(kind, kind)} is not allowed: a query only reads",
                 "SELECT, EXPLAIN SELECT and SET VARIABLE are; --csv and --json print for other programs",
             )
     return statements

@@ -10,6 +10,7 @@ from ..errors import UsageError
 from ..messages import print_message
 from . import output
 from .fleet import add_inventory
+from .sql import write_answer
 
 if TYPE_CHECKING:
     from ..fleet.asking import AskedDays
@@ -92,7 +93,5 @@ def run(arguments: argparse.Namespace) -> int:
         statements = check(found.con, query)
         if len(statements) != 1:
             raise UsageError("not one statement of SQL", "`mburst fleet ask RESULTS` lists the questions")
-        answer = found.con.execute(statements[0])
-        columns = [column[0] for column in answer.description]
-        output.write(arguments.format, columns, iter(answer.fetchone, None))
+        write_answer(found.con, statements[0], arguments.format)
     return 1 if found.damaged or found.undetected else 0

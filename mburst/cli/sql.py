@@ -48,10 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
     timeout_ns = parse_duration(arguments.timeout)
     connection = store.connect()
     with bounded(connection, timeout_ns), readable(connection):
-        as_text = AS_TEXT_IN_TABLES if arguments.format == "table" else AS_TEXT
-        columns, result = _asked(connection, prepare(connection, arguments.query), as_text)
-        output.write(arguments.format, columns, _rows(result))
+        write_answer(connection, prepare(connection, arguments.query), arguments.format)
     return 0
+
+
+def write_answer(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, form: str) -> None:
+    """Write the answer of a query as "table", "json" or "csv", without losing digits of times."""
+    columns, result = _asked(connection, statement, AS_TEXT_IN_TABLES if form == "table" else AS_TEXT)
+    output.write(form, columns, _rows(result))
 
 
 def _asked(

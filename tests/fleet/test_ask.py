@@ -190,6 +190,16 @@ def test_a_file_that_changes_after_it_was_verified_is_named(done, capfd, tmp_pat
     )
 
 
+@pytest.mark.parametrize("form", ["--csv", "--json"])
+def test_times_have_all_digits(done, capfd, form):
+    """As `mburst sql` prints them: times in ns, months, and times with a zone."""
+    query = "SELECT utc(1795132800000000123) AS at, INTERVAL 1 MONTH AS month, to_timestamp(1) AS zoned"
+    assert main(["fleet", "ask", str(done), query, "--day", DATES[0], form]) == 0
+    out = capfd.readouterr().out
+    [row] = json.loads(out) if form == "--json" else csv.DictReader(io.StringIO(out))
+    assert row == {"at": "2026-11-20 00:00:00.000000123", "month": "1 month", "zoned": "1970-01-01 00:00:01+00"}
+
+
 def test_json(done, capfd):
     assert main(["fleet", "ask", str(done), "8", "--day", DATES[0], "--json"]) == 0
     rows = json.loads(capfd.readouterr().out)
