@@ -15,6 +15,7 @@
 #include "compiler.h"
 #include "format/appended.h"
 #include "format/pcap_header.h"
+#include "format/pcapng_codes.h"
 
 struct pcap {
 	struct mb_pcap_variant variant;
@@ -56,7 +57,7 @@ static mb_inline void put_frame(struct mb_frame *frame, const uint8_t *at, const
 
 /* The loop over complete, sane records in the window. Anything else ends it and is left to next_record(); so does a
  * record of no bytes, which may be the end of a file that shrank under its mapping, and one of a packet of no bytes,
- * which may be the header of another file. Returns the number of frames in BATCH. */
+ * or of the second in 1975 that is a section of pcapng, which may be the header of another file. Returns the number of frames in BATCH. */
 static uint32_t scan(const struct pcap *pcap, struct mb_input *input, struct mb_batch *batch)
 {
 	const struct mb_pcap_variant variant = pcap->variant;
@@ -81,7 +82,8 @@ static uint32_t scan(const struct pcap *pcap, struct mb_input *input, struct mb_
 			MB_OPAQUE(size);
 		}
 		next = at + size;
-		if (record.fraction >= fractions || record.len <= variant.padding || next > end)
+		if (record.fraction >= fractions || record.len <= variant.padding || next > end ||
+		    record.seconds == MB_PCAPNG_SECTION_HEADER)
 			break;
 		__builtin_prefetch(at + MB_PREFETCH);
 		put_frame(frame++, at, record, variant);
@@ -141,7 +143,7 @@ static int check_record(const struct mb_input *input, const struct pcap *pcap, c
 {
 	const bool is_bad = !is_sane(record, &pcap->variant, pcap->max_caplen);
 
-	if ((is_bad || !record->len) && mb_appended_is_at(input))
+	if ((is_bad || !record->len || record->seconds == MB_PCAPNG_SECTION_HEADER) && mb_appended_is_at(input))
 		return mb_appended_refuse(input, error);
 	return is_bad ? bad_record(input, &pcap->variant, pcap->max_caplen, record, error) : 0;
 }

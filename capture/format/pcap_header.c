@@ -54,11 +54,16 @@ static uint32_t load_version(const uint8_t *header, bool swapped)
 	return (uint32_t)mb_load16(header + 4, swapped) << 16 | mb_load16(header + 6, swapped);
 }
 
-bool mb_pcap_header_is_at(const uint8_t at[MB_PCAP_RECORD_HEADER])
+bool mb_pcap_header_begins(const uint8_t at[8])
 {
 	bool swapped;
 
-	return find_magic(at, &swapped) && is_known_version(load_version(at, swapped)) && !mb_load32(at + 12, swapped);
+	return find_magic(at, &swapped) && is_known_version(load_version(at, swapped));
+}
+
+bool mb_pcap_header_is_at(const uint8_t at[MB_PCAP_RECORD_HEADER])
+{
+	return mb_pcap_header_begins(at) && !mb_load32(at + 12, false);
 }
 
 /* --- which record header --- */

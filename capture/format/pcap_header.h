@@ -47,8 +47,11 @@ struct mb_pcap_header {
 
 bool mb_pcap_header_matches(const uint8_t magic[4]);
 
-/* Whether the header of a file begins AT, where a record could: a known version behind the magic, and an accuracy of
- * 0, as every writer has it, in place of a record's second length. */
+/* Whether the first 8 bytes of a header are AT: a magic, and a known version. */
+bool mb_pcap_header_begins(const uint8_t at[8]);
+
+/* Whether the header of a file is AT, where a record could be: it begins as one, and has an accuracy of 0, as every writer
+ * has it, in place of a record's second length. */
 bool mb_pcap_header_is_at(const uint8_t at[MB_PCAP_RECORD_HEADER]);
 
 /* Read the header at the position of INPUT. Returns enum mb_supply (never SHORT) or a negative errno. */

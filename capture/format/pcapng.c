@@ -9,6 +9,7 @@
 
 #include "bytes.h"
 #include "format/appended.h"
+#include "format/pcap_header.h"
 
 #define MIN_BLOCK 12 /* type, length, length again */
 #define MAX_BLOCK ((uint32_t)256 << 20)
@@ -175,6 +176,19 @@ static int begin_block(struct mb_reader *reader, const struct mb_batch *batch, s
 	return require(reader, batch, MIN_BLOCK, error);
 }
 
+/* Refuse a pcap file that was appended. No valid block that begins as its header is shorter than that. */
+static int refuse_pcap(struct mb_reader *reader, const struct mb_batch *batch, struct mb_error *error)
+{
+	int result;
+
+	if (!mb_pcap_header_begins(reader->input.at))
+		return MB_PCAPNG_GO_ON;
+	result = require(reader, batch, MB_PCAP_RECORD_HEADER, error);
+	if (result != MB_PCAPNG_GO_ON || !mb_appended_is_at(&reader->input))
+		return result;
+	return mb_appended_refuse(&reader->input, error);
+}
+
 /* Read one block of any kind. Returns MB_PCAPNG_GO_ON, or the result of read(). A failure changes nothing, so that
  * another call fails again. */
 static int next_block(struct mb_reader *reader, struct mb_batch *batch, struct mb_error *error)
@@ -190,8 +204,9 @@ static int next_block(struct mb_reader *reader, struct mb_batch *batch, struct m
 	block.type = mb_load32(reader->input.at, reader->swapped);
 	if (block.type == MB_PCAPNG_SECTION_HEADER)
 		return section_header(reader, batch, error);
-	if (mb_appended_is_at(&reader->input))
-		return mb_appended_refuse(&reader->input, error);
+	result = refuse_pcap(reader, batch, error);
+	if (result != MB_PCAPNG_GO_ON)
+		return result;
 	block.length = mb_load32(reader->input.at + 4, reader->swapped);
 	if (block.length < MIN_BLOCK || block.length > MAX_BLOCK || block.length % 4)
 		return mb_pcapng_damaged(reader, error, "block of type %" PRIu32 " claims %" PRIu32 " bytes",

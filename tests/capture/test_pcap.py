@@ -248,6 +248,17 @@ def test_concatenated_pcap_files_that_differ(
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("version", [(2, 1), (2, 3), (2, 4), (543, 0)])
+def test_pcapng_behind_pcap_of_any_version(order: str, version: tuple[int, int]) -> None:
+    """With lengths in the other order, a section would be a record of some bytes. A record of that second is one."""
+    section = int.from_bytes(b"\n\r\r\n", "big")
+    first = build.pcap_header(order, build.MAGIC_US, version=version) + record(section, 2, order=order) * 3
+    made = dump("-", stdin=first + build.section(order) + bytes(5000))
+    assert len(made.frames) == 3
+    assert f": byte {len(first)}: another pcapng file begins here: " in made.error
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
 def test_an_empty_record_of_january_2011_is_no_header(order: str) -> None:
     """Its seconds are the magic of a file with nanoseconds in the other byte order."""
     [seconds] = struct.unpack("<I", struct.pack(">I", build.MAGIC_NS))

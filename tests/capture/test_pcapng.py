@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
@@ -277,6 +278,22 @@ def test_captures_of_both_formats_that_were_concatenated(order: str, other: str,
         made = dump("-", stdin=path.read_bytes()) if piped else dump(path)
         assert len(made.frames) == (700 if kind == "pcap" else 1)
         assert f": byte {len(first)}: another {kind} file begins here: " in made.error
+
+
+@pytest.mark.parametrize("present", [12, 16])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_a_file_that_was_appended_where_a_window_ends(order: str, present: int) -> None:
+    """The first PRESENT bytes of its header are decompressed before the others."""
+    first, size = build.section() + Interface().block(), len(build.enhanced(0, 0, b"x" * 60))
+    room = 262_144 - present - len(first)
+    first += b"".join(build.enhanced(0, 0, b"x" * 60) for _ in range(room // size - 1))
+    first += build.enhanced(0, 0, b"x" * (60 + room % size))
+    assert len(first) == 262_144 - present
+    pcap = build.pcap_header(order) + struct.pack(order + "IIII", 1, 2, 40, 40) + bytes(40)
+    made = dump("-", stdin=gzip.compress(first + pcap))
+    assert f"byte {len(first)} of the decompressed data: another pcap file begins here: " in made.error
+    made = dump("-", stdin=first + pcap[:present])
+    assert "another pcap" in made.error if present == 16 else "cut off in the block" in made.notice
 
 
 def test_losses_are_not_counted_twice() -> None:
