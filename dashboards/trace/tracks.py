@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ... import extras
+from ...errors import MburstError
 from ...names import shown
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ class TraceSlice(NamedTuple):
 
 
 class TraceTracks:
-    """Writes tracks. Raises MburstError if the extra `perfetto` is not installed."""
+    """Writes tracks. Raises MburstError if the extra `perfetto` is not installed, and for times before 1970, which the
+    format does not have."""
 
     def __init__(self, stream: BinaryIO, start_ns: int) -> None:
         try:
@@ -46,6 +48,8 @@ class TraceTracks:
         self._builder.write_packet(packet)
 
     def _packet(self, at_ns: int) -> TracePacket:
+        if at_ns < 0:
+            raise MburstError("a trace has no times before 1970", "export what is later: --since 1970-01-01")
         packet = self._builder.create_packet()
         packet.timestamp = at_ns
         packet.timestamp_clock_id = self._protos.BUILTIN_CLOCK_REALTIME

@@ -224,6 +224,18 @@ def test_an_empty_store_is_refused(tmp_path, capsys):
     assert "empty" in capsys.readouterr().err and not (tmp_path / "t").exists()
 
 
+def test_times_before_1970_are_refused(tmp_path, capsys):
+    store, path = StoreFolder.create(tmp_path / "store"), tmp_path / "out.pftrace"
+    names = {"recording_id": "run-1", "host": "cache-1"}
+    write(store, "recordings", {**names, "bin_ns": BIN, "start_ns": -BIN, "end_ns": BIN})
+    write(store, "bins", {**names, "ts_ns": -BIN}, {**names, "ts_ns": 0})
+    assert main(["export", str(store.path), "-o", str(path)]) == 1 and not path.exists()
+    error = "a trace has no times before 1970 (export what is later: --since 1970-01-01)"
+    assert capsys.readouterr().err == f"mburst: {error}\n"
+    assert main(["export", str(store.path), "-o", str(path), "--since", "1970-01-01"]) == 0
+    assert {at for counts in Decoded(path).counters.values() for at, _ in counts} >= {0}
+
+
 def test_the_missing_extra_is_named_and_leaves_no_file(store, tmp_path, monkeypatch, capsys):
     real = builtins.__import__
 
