@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import duckdb
 
 COLUMNS = ("path", "table_name", "reason", "rack", "host", "first_ns", "last_ns")  # columns of the table damaged_files
+SECOND_COPY = "a second copy of the same part of a segment"  # the reason of files whose rows another one has
 SET_ASIDE = "set aside by `mburst repair`"  # the reason of damaged files that are in no table any more
 HINT = "`mburst check STORE` reads every file, `mburst repair STORE` sets damaged ones aside"
 
@@ -50,6 +51,8 @@ class DamagedFile:
         """What is missing, as text for people."""
         from ..units import format_time
 
+        if self.reason == SECOND_COPY:
+            return "nothing"
         text = f"rows of {self.table}"
         text += f" of host {self.host}" if self.host else ""
         text += f" in rack {self.rack}" if self.rack else ""

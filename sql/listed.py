@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING
 from ..errors import MburstError, UsageError
 from ..files import plain_name
 from . import lockdown, verified, views
-from .damage import DamagedFile
+from .damage import SECOND_COPY, DamagedFile
 from .format.filenames import STRANGER, SealedName, Segment
-from .segments import (
-    SECOND_COPY,
-    SealedFile,
-    TableSnapshot,
-    damaged_file,
-    outdated,
-    second_copies,
-    sound_rows,
-    take_log,
-)
+from .segments import SealedFile, TableSnapshot, damaged_file, outdated, second_copies, sound_rows, take_log
 from .tables import LISTING
 
 if TYPE_CHECKING:
@@ -92,7 +83,7 @@ def _take_sealed(files: list[SealedFile], logs: list[str], table: str, found: Ta
     hidden = {*logs} - outdated(found.logs, {name: sound_rows(paths, faults) for name, paths in named.items()})
     found.logs = [log for log in found.logs if log.path.stem in hidden]
     counting = [file for file in files if file.name.segment.name not in hidden]
-    copies = second_copies(counting)
+    copies = second_copies(counting, lambda _: faults)
     found.damage += [damaged_file(file, table, SECOND_COPY) for file in copies]
     for file in (file for file in counting if file not in copies):
         if file.path in faults:

@@ -29,7 +29,7 @@ from pathlib import Path
 from ..files import plain_name
 from ..units import NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE
 from . import disk, replacing, verified
-from .damage import DamagedFile
+from .damage import SECOND_COPY, DamagedFile
 from .format.filenames import (
     HOT,
     MIXED,
@@ -46,7 +46,6 @@ from .format.hotlog import LogContent, read_log
 from .tables import ORDER
 
 IRREGULAR = "not a regular file"
-SECOND_COPY = "a second copy of the same part of a segment"
 HELD_NS = NS_PER_MINUTE  # longest time by which rows in a recorder's memory may be older than its hot log
 SLACK_NS = NS_PER_HOUR  # how far rows may lie beside the requested time and still be wanted
 
@@ -259,11 +258,11 @@ def snapshot(
             for file in sealed.files
             if file.name.segment.name not in hidden - outdated and wanted(file.name.segment)
         ]
-        second = second_copies(files)
+        second = second_copies(files, verified.unverified)
         found.damage += [damaged_file(file, table, SECOND_COPY) for file in second]
         files = [file for file in files if file not in second]
         faults = verified.unverified([file.path for file in files])
-        if any(not path.exists() for path in faults):
+        if any(not path.exists() for path in [*faults, *(file.path for file in second)]):
             continue  # replaced since it was listed
         found.files = [file for file in files if file.path not in faults]
         found.damage += [damaged_file(file, table, faults[file.path]) for file in files if file.path in faults]
@@ -294,15 +293,18 @@ def sealed_rows(store: Path, table: str, segment: str, rack: str | None) -> int:
 
 
 def sound_rows(paths: Collection[Path], faults: Collection[Path]) -> int:
-    """Returns the number of rows of the sealed files of a segment; 0 if any of them is among FAULTS, or cannot be
-    read."""
+    """Returns the number of rows of the sealed files of a segment, without second copies; 0 if any of the others is
+    among FAULTS, or cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    files = [SealedFile(path, name) for path in paths if (name := SealedName.parse(path.name)) is not None]
+    second = second_copies(files, lambda _: faults)
+    counting = [file.path for file in files if file not in second]
     try:
-        if any(path in faults for path in paths):
+        if any(path in faults for path in counting):
             return 0
-        return sum(pq.read_metadata(plain_name(path)).num_rows for path in paths)
+        return sum(pq.read_metadata(plain_name(path)).num_rows for path in counting)
     except (OSError, pa.ArrowException) as error:
         disk.refuse_shortage(error, next(iter(paths)))
         return 0
@@ -318,14 +320,22 @@ def sealed_paths(store: Path, table: str, segment: str, rack: str | None) -> lis
     ]
 
 
-def second_copies(files: list[SealedFile]) -> list[SealedFile]:
-    """Of several files with the same part of a segment, all but the newest; they would be counted twice."""
-    times = Counter((file.name.segment.name, file.name.part) for file in files)
-    suspects = [file for file in files if times[file.name.segment.name, file.name.part] > 1]
+def second_copies(files: list[SealedFile], faults_of: Callable[[list[Path]], Collection[Path]]) -> list[SealedFile]:
+    """Of several files with the same part of a segment, all but one; they would be counted twice. The one that counts
+    is the newest of the sound ones, or if none is sound, the newest. FAULTS_OF returns which of some files are not
+    sound."""
+    several = with_copies(files)
+    faults = faults_of([file.path for file in several]) if several else ()
     kept: dict[tuple[str, int], SealedFile] = {}
-    for file in sorted(suspects, key=lambda file: (_modified_ns(file.path), str(file.path))):
+    for file in sorted(several, key=lambda file: (file.path not in faults, _modified_ns(file.path), str(file.path))):
         kept[file.name.segment.name, file.name.part] = file
-    return [file for file in suspects if file not in kept.values()]
+    return [file for file in several if file not in kept.values()]
+
+
+def with_copies(files: list[SealedFile]) -> list[SealedFile]:
+    """The files beside which there is another one with the same part of a segment."""
+    times = Counter((file.name.segment.name, file.name.part) for file in files)
+    return [file for file in files if times[file.name.segment.name, file.name.part] > 1]
 
 
 def _modified_ns(path: Path) -> int:

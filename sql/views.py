@@ -16,7 +16,7 @@ from .catalogue import Catalogue, bare, of_store, view_of_files
 from .disk import failing_as_one_line
 from .format.filenames import SealedName, Segment
 from .parsed import run
-from .segments import SECOND_COPY, FileSelection, SealedFile, TableSnapshot, list_sealed, segment_of, snapshot
+from .segments import FileSelection, SealedFile, TableSnapshot, list_sealed, segment_of, snapshot
 from .tables import LISTING
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _leave_out_missing(connection: duckdb.DuckDBPyConnection, damaged: list[dama
         path = Path(file.path)
         name = SealedName.parse(path.name)
         segment = name.segment if name else Segment.parse(path.stem)
-        if file.table not in ("bins", "steps") or segment is None or file.reason == SECOND_COPY:
+        if file.table not in ("bins", "steps") or segment is None or file.reason == damage.SECOND_COPY:
             continue
         if file.first_ns is not None and file.last_ns is not None:
             writer = "" if segment.compacted else segment.writer  # '': any writer

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...sql.damage import DamagedFile, damaged_files
+from ...sql.damage import SECOND_COPY, DamagedFile, damaged_files
 from ...sql.format.filenames import STRANGER
-from ...sql.segments import SECOND_COPY
 from ...units import NS_PER_S
 
 if TYPE_CHECKING:

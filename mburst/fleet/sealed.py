@@ -14,14 +14,13 @@ from typing import NamedTuple
 from ..errors import UsageError
 from ..files import plain_name
 from ..process import shortage
-from ..sql import aside, locks
-from ..sql.damage import DamagedFile
+from ..sql import aside, locks, verified
+from ..sql.damage import SECOND_COPY, DamagedFile
 from ..sql.disk import failing_as_one_line
 from ..sql.format.filenames import LONGEST_HOST, SealedName, Segment, may_be_cut, without_escape
 from ..sql.format.hotlog import LogHeader, read_beginning, read_log
 from ..sql.segments import (
     HELD_NS,
-    SECOND_COPY,
     FileSelection,
     Listing,
     SealedFile,
@@ -177,7 +176,7 @@ def _list(store: Path, table: str) -> _TableFiles:
         for file in sealed.files
         if file.name.segment.name not in hidden and not file.name.segment.compacted  # these were shipped before
     ]
-    second = second_copies(files)
+    second = second_copies(files, verified.unverified)
     copies = [damaged_file(file, table, SECOND_COPY) for file in second]
     return _TableFiles([file for file in files if file not in second], logs, [*_damage(sealed, before), *copies])
 

@@ -19,18 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...units import NS_PER_DAY, NS_PER_HOUR
 from .. import aside, verified
-from ..damage import DamagedFile
+from ..damage import SECOND_COPY, DamagedFile
 from ..format.filenames import ASIDE, MIXED, SHIPPED, SealedName, rack_of
-from ..segments import (
-    HELD_NS,
-    SECOND_COPY,
-    FileSelection,
-    SealedFile,
-    damaged_file,
-    list_hot,
-    list_sealed,
-    second_copies,
-)
+from ..segments import HELD_NS, FileSelection, SealedFile, damaged_file, list_hot, list_sealed, with_copies
 from ..shipped import SHIPPED_TABLES, SHIPPED_TO, read_ledger
 from ..tables import ORDER, RECORDED
 from .rules import FOLLOWED_NS, SETTLED_NS, Detail
@@ -256,7 +247,7 @@ class _Listed:
         for segment in (before | after).values():
             self._begun[segment.writer].append(segment.start_ns)
         self.files = [file for file in sealed.files if file.path.parent.parent.name != MIXED]
-        self.doubled = {file.path for file in second_copies(self.files)}
+        self.doubled = {file.path for file in with_copies(sealed.files)}
 
     def is_settled(self, file: SealedFile, known: dict[str, Writer], name: DayName) -> bool:
         """Whether FILE, of the day NAME, counts, nobody looks for it by the name of its writer, and that writer will

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .. import verified
-from ..damage import DamagedFile
+from ..damage import SECOND_COPY, DamagedFile
 from ..disk import failing_as_one_line
-from ..segments import SECOND_COPY, FileSelection, SealedFile, damaged_file, list_hot, list_sealed, second_copies
+from ..segments import FileSelection, SealedFile, damaged_file, list_hot, list_sealed, second_copies
 from ..tables import ORDER
 
 MOST_BYTES = 1 << 30  # to read: of the files that changed, those that changed last
@@ -22,27 +22,29 @@ def check_changed(store: Path, most_bytes: int = MOST_BYTES) -> list[DamagedFile
     of the rest only the ends are read. Rot, which changes no time of a file, is left for `check` to find. Raises
     MburstError."""
     found: list[DamagedFile] = []
-    changed: list[tuple[SealedFile, str]] = []
+    counting: dict[str, list[SealedFile]] = {}
     with failing_as_one_line(store, "read"):
         for table in ORDER:
             hot, sealed = list_hot(store, table), list_sealed(store, table, FileSelection())
             hidden = {log.stem for log in hot.logs}
-            files = [file for file in sealed.files if file.name.segment.name not in hidden]
-            copies = second_copies(files)
-            found += [*hot.damage, *sealed.damage, *(damaged_file(file, table, SECOND_COPY) for file in copies)]
-            new = set(verified.changed(file.path for file in files if file not in copies))
-            changed += [(file, table) for file in files if file.path in new]
-        found += _damaged(changed, most_bytes)
+            counting[table] = [file for file in sealed.files if file.name.segment.name not in hidden]
+            found += [*hot.damage, *sealed.damage]
+        changed = verified.changed(file.path for files in counting.values() for file in files)
+        stats = {path: stat for path in changed if (stat := _stat(path)) is not None}
+        newest = sorted(stats, key=lambda path: stats[path].st_ctime_ns, reverse=True)
+        faults = _faults(newest, stats, most_bytes)
+        for table, files in counting.items():
+            found += _damaged(table, files, faults)
     return sorted(found, key=lambda damage: damage.path)
 
 
-def _damaged(changed: list[tuple[SealedFile, str]], most_bytes: int) -> Iterator[DamagedFile]:
-    """The damaged files among CHANGED."""
-    stats = {file.path: stat for file, _ in changed if (stat := _stat(file.path)) is not None}
-    newest = sorted(stats, key=lambda path: stats[path].st_ctime_ns, reverse=True)
-    faults = _faults(newest, stats, most_bytes)
-    for file, table in changed:
-        if file.path in faults and os.path.lexists(file.path):
+def _damaged(table: str, files: list[SealedFile], faults: dict[Path, str]) -> Iterator[DamagedFile]:
+    """The damaged files among FILES of TABLE, and the second copies."""
+    second = {file.path for file in second_copies(files, lambda _: faults)}
+    for file in files:
+        if file.path in second:
+            yield damaged_file(file, table, SECOND_COPY)
+        elif file.path in faults and os.path.lexists(file.path):
             yield damaged_file(file, table, faults[file.path])
 
 

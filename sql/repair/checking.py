@@ -15,12 +15,11 @@ from typing import Any
 from ...errors import MburstError
 from ...process import interrupting
 from .. import aside, disk, replacing, verified
-from ..damage import DamagedFile
+from ..damage import SECOND_COPY, DamagedFile
 from ..disk import failing_as_one_line
 from ..format.filenames import ASIDE, HOT, PACKETS, REPLACED, SHIPPED, Segment
 from ..format.hotlog import LogReader, is_regular
 from ..segments import (
-    SECOND_COPY,
     FileSelection,
     Listing,
     SealedFile,
@@ -152,12 +151,13 @@ def _tasks(store: Path, found: Findings) -> Iterator[_Task]:
     known = {store / MARKER, *(store / path for path in replacing.hidden(store).paths)}
     for table in ORDER:
         hot, sealed = list_hot(store, table), list_sealed(store, table, FileSelection())
-        found.damaged += [*hot.damage, *sealed.damage, *_doubled(sealed, hot, table)]
+        second = _doubled(sealed, hot)
+        found.damaged += [*hot.damage, *sealed.damage, *(damaged_file(file, table, SECOND_COPY) for file in second)]
         for path in [*hot.unfinished, *sealed.unfinished]:
             _note(found, _leftover(path, hot))
         for path, segment in hot.logs.items():
             yield _Task(_size(path), _reader_of_log(path, table, segment))
-        for file in sealed.files:
+        for file in (file for file in sealed.files if file not in second):
             yield _Task(_size(file.path), _reader_of_sealed(file, table, hot))
         known |= {*hot.logs, *hot.unfinished, *(Path(damage.path) for damage in [*hot.damage, *sealed.damage])}
         known |= {*(file.path for file in sealed.files), *sealed.unfinished}
@@ -246,11 +246,19 @@ def _check_sealed(file: SealedFile, table: str, hot: Listing) -> DamagedFile | R
     return damaged_file(file, table, reason)
 
 
-def _doubled(sealed: Listing, hot: Listing, table: str) -> list[DamagedFile]:
-    """Second copies of sealed files that count."""
+def _doubled(sealed: Listing, hot: Listing) -> list[SealedFile]:
+    """Second copies of sealed files that count, whatever is remembered of these."""
     hidden = {log.stem for log in hot.logs}
-    files = [file for file in sealed.files if file.name.segment.name not in hidden]
-    return [damaged_file(file, table, SECOND_COPY) for file in second_copies(files)]
+    return second_copies([file for file in sealed.files if file.name.segment.name not in hidden], _forgotten)
+
+
+def _forgotten(paths: list[Path]) -> dict[Path, str]:
+    """The files among PATHS that do not hold what was written. Readers know them from now on."""
+    faults = verified.verify(paths)
+    for path in faults:
+        with suppress(OSError):
+            verified.forget(path)
+    return faults
 
 
 # --- what else is there ---------------------------------------------------------------------------------------------

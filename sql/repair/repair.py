@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 from ...errors import MburstError
 from .. import disk, sealing
 from ..aside import place_of
-from ..damage import DamagedFile
+from ..damage import SECOND_COPY, DamagedFile
 from ..disk import failing_as_one_line
 from ..format.filenames import HOT, Segment
 from ..format.hotlog import LogContent, LogHeader, LogReader, is_regular
-from ..segments import SECOND_COPY, damage_of_log, sealed_rows
+from ..segments import damage_of_log, sealed_rows
 from ..store import MARKER
 from ..tables import STORE_FORMAT, columns
 from .checking import check

@@ -229,7 +229,8 @@ def rewritten(store: StoreFolder, bursts: list[tuple[int, int]]) -> Iterator[Non
         yield
 
 
-def test_rows_that_a_copy_has_twice_count_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("harmed", [False, True])
+def test_rows_that_a_copy_has_twice_count_once(tmp_path: Path, harmed: bool) -> None:
     """A hot log from before the segment was sealed, and a sealed file in two folders."""
     store = filled(tmp_path / "store", [(("r1", "a"), [(5, 3)], [])])
     with rewritten(store, [(5, 3)]):
@@ -240,11 +241,14 @@ def test_rows_that_a_copy_has_twice_count_once(tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
     again, before = tmp_path / "again" / sealed.name, tmp_path / log.name
     shutil.copyfile(sealed, again)
+    if harmed:
+        again.write_bytes(bytes(again.stat().st_size))
     before.write_bytes(cut_short[: len(cut_short) // 2])
     found = find_bursts_in({**files, "bins": [before, *files["bins"], again]}, BurstDefinition())
     alone = find_bursts_in(files, BurstDefinition()).bursts
     assert found.bursts.drop(["quality"]).equals(alone.drop(["quality"])) and len(alone) == 1
-    assert [file.reason for file in found.damaged] == ["a second copy of the same part of a segment"]
+    [second] = found.damaged
+    assert second.reason == "a second copy of the same part of a segment" and (second.path == str(again) or not harmed)
 
 
 @pytest.mark.parametrize("harmed", ["none", "first", "both"])

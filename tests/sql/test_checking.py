@@ -135,6 +135,7 @@ def test_special_files_are_recognized_before_they_are_opened(store: StoreFolder,
     ("folder", "reason"),
     [
         ("bins/date=2023-11-15/rack=r1", "the date of its folder is not that of its rows"),
+        ("bins/date=mixed/rack=r1", "the date of its folder is not that of its rows"),
         ("bins/date=2023-11-14/rack=r9", "the rack of its folder is not that of its rows"),
         ("sources/date=2023-11-14/rack=r1", "the rows are not of table sources"),
     ],

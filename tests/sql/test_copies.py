@@ -6,15 +6,23 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from unittest import mock
 
+import compactionlib
+import pyarrow.parquet as pq
 import pytest
-from storelib import hot_logs, rows, sealed_files
+from storelib import hot_logs, rows, sealed_files, write
+from test_checking import flip
 
-from mburst.sql import StoreFolder, replacing
+from mburst.fleet import sealed
+from mburst.sql import StoreFolder, replacing, verified
+from mburst.sql.compaction import files
 from mburst.sql.compaction.compact import compact
 from mburst.sql.compaction.rules import KeepRules
+from mburst.sql.damage import SECOND_COPY
 from mburst.sql.format import filenames
 from mburst.sql.format.hotlog import HotLog
+from mburst.sql.repair.changed import check_changed
 from mburst.sql.repair.checking import check
 from mburst.sql.repair.repair import repair
 
@@ -98,11 +106,113 @@ def test_a_duplicate_file_counts_once_and_is_named(tmp_path: Path) -> None:
     folder = store.path / "bins" / filenames.MIXED / file.parent.name
     folder.mkdir(parents=True)
     shutil.copy(file, folder)
+    copy = folder / file.name
     os.utime(file, (0, 0))
-    assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, ["a second copy of the same part of a segment"])
-    assert [damaged.path for damaged in check(store.path).damaged] == [str(file)]
+    assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [SECOND_COPY])
+    assert [damaged.path for damaged in check(store.path).damaged] == [str(copy)]
     list(repair(store.path))
     assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
+
+
+def copied(path: Path) -> Path:
+    """Returns a copy of a sealed file in other bytes, as another version of the library writes it."""
+    pq.write_table(pq.read_table(path, partitioning=None), draft := path.with_suffix(".new"), compression="none")
+    name = filenames.SealedName.parse(path.name)
+    assert name is not None
+    copy = path.with_name(filenames.SealedName(**{**vars(name), "digest": verified.digest(draft)}).name)
+    return draft.rename(copy)
+
+
+@pytest.mark.parametrize("newest", ["sound", "damaged"])
+@pytest.mark.parametrize("rotted", [True, False])
+def test_the_sound_one_of_two_copies_counts(tmp_path: Path, newest: str, rotted: bool) -> None:
+    """Before, while and after the store is repaired. What has rotted is known once `check` has read it."""
+    store = StoreFolder.create(tmp_path / "store")
+    dead_log(store)
+    store.seal()
+    [sound, *_] = sealed_files(store, "bins")
+    damaged = copied(sound)
+    if rotted:
+        counted(store)
+    flip(damaged, 30)
+    os.utime(damaged if newest == "sound" else sound, (0, 0))
+    if rotted:
+        verified.remember(damaged)
+    else:
+        assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [SECOND_COPY])
+    for _ in range(2):
+        [found] = check(store.path).damaged
+        assert (found.path, found.reason) == (str(damaged), SECOND_COPY)
+        assert str(found) == f"{damaged}: damaged: {SECOND_COPY} (missing: nothing)"
+        assert [of.path for of in check_changed(store.path)] == [str(damaged)]
+        assert [of.path for of in sealed._list(store.path, "bins").damaged] == [str(damaged)]
+        assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [SECOND_COPY])
+    [done] = repair(store.path)
+    assert str(done).endswith(f"{damaged.name}.copy; lost: nothing")
+    assert sound.exists() and not damaged.exists() and check(store.path).is_sound
+    assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
+
+
+def test_of_two_damaged_copies_one_is_missing(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    dead_log(store)
+    store.seal()
+    [path, *_] = sealed_files(store, "bins")
+    for of in (path, copied(path)):
+        flip(of, 30)
+    left, distinct, reasons = counted(store)
+    assert left == distinct < BATCHES * ROWS and len(reasons) == 2 and SECOND_COPY in reasons
+    assert sorted(done.is_copy for done in repair(store.path)) == [False, True]
+    found = check(store.path)
+    assert found.is_sound and len(found.missing) == 1 and counted(store)[:2] == (left, left)
+
+
+@pytest.mark.parametrize(("of_sealed", "of_log", "damaged"), [(3, 4, False), (4, 2, True)])
+def test_a_log_beside_copies_of_its_sealed_files(tmp_path: Path, of_sealed: int, of_log: int, damaged: bool) -> None:
+    """A copy neither adds to the rows that are sealed, nor do they count as lost because it is damaged."""
+    store = StoreFolder.create(tmp_path / "store")
+    path, ends = dead_log(store)
+    content = path.read_bytes()
+    path.write_bytes(content[: ends[of_sealed]])
+    assert store.seal() == 1
+    for copy in map(copied, sealed_files(store, "bins")):
+        if damaged:
+            flip(copy, 30)
+    path.write_bytes(content[: ends[of_log]])
+    most = max(of_sealed, of_log) * ROWS
+    assert counted(store)[:2] == (most, most)
+    store.seal()
+    list(repair(store.path))
+    assert counted(store) == (most, most, [])
+
+
+@pytest.mark.parametrize("newest", ["the file", "the copy"])
+def test_a_day_with_a_second_copy_is_not_compacted(tmp_path: Path, newest: str) -> None:
+    """Otherwise the copy counts beside what replaces the file."""
+    store = StoreFolder.create(tmp_path / "store")
+    compactionlib.days_of_bursts(store, 1)
+    file = sealed_files(store, "bins")[0]
+    copy = copied(file)
+    os.utime(copy if newest == "the file" else file, (0, 0))
+    before = compactionlib.counted(store)
+    done = compact(store, KeepRules(), now_ns=compactionlib.NOW)
+    assert compactionlib.counted(store) == before
+    assert done.troubles == [f"{of}: {SECOND_COPY}: its day stays as it is" for of in sorted([file, copy])]
+    list(repair(store.path))
+    assert not compact(store, KeepRules(), now_ns=compactionlib.NOW).troubles
+    assert compactionlib.counted(store) == before
+
+
+def test_an_hour_with_a_second_copy_is_merged_without_it(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    noon = compactionlib.DAY + 12 * 3600 * 10**9
+    for seq in range(3):
+        write(store, "probes", {"tx_ns": noon + seq, "batch": "b", "seq": seq})
+    copied(sealed_files(store, "probes")[0])
+    with mock.patch.object(files, "FOLLOWED_NS", 0):
+        compact(store, KeepRules(), now_ns=noon + 4 * 3600 * 10**9)
+    assert store.connect().execute("SELECT count(*) FROM probes").fetchall() == [(3,)]
+    assert len(sealed_files(store, "probes")) == 3
 
 
 @pytest.mark.parametrize(
