@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ...sql import questions, resulting
-from ...sql.damage import readable
 from ...sql.named import set_variables
 from ...units import NS_PER_DAY, NS_PER_HOUR
 from ..bursts.find import BurstDefinition
@@ -143,21 +142,20 @@ class FleetRackFigures:
 
 def gather_fleet(con: duckdb.DuckDBPyConnection, period: FleetPeriod, racks_of_results: Iterable[str]) -> FleetFigures:
     """Returns the figures of the whole fleet, with all RACKS_OF_RESULTS whether they recorded anything or not. Raises
-    MburstError."""
-    with readable(con):
-        racks = _racks(con, racks_of_results)
-        chosen = [rack.rack for rack in racks[:RACKS] if rack.recorded_ns]
-        slots = _slots(con, period)
-        sums = "slot_ns, sum(bursts) AS bursts, sum(burst_ns) AS burst_ns, sum(recorded_ns) AS recorded_ns"
-        total = f"SELECT '' AS name, {sums} FROM ({slots}) GROUP BY ALL"
-        each = f"SELECT rack AS name, {sums} FROM ({slots}) WHERE list_contains($1, rack) GROUP BY ALL"
-        lines = [*_lines(asked(con, total), [""], period), *_lines(asked(con, each, chosen), chosen, period)]
-        return FleetFigures(period, racks, lines, answers(con))
+    the errors of DuckDB."""
+    racks = _racks(con, racks_of_results)
+    chosen = [rack.rack for rack in racks[:RACKS] if rack.recorded_ns]
+    slots = _slots(con, period)
+    sums = "slot_ns, sum(bursts) AS bursts, sum(burst_ns) AS burst_ns, sum(recorded_ns) AS recorded_ns"
+    total = f"SELECT '' AS name, {sums} FROM ({slots}) GROUP BY ALL"
+    each = f"SELECT rack AS name, {sums} FROM ({slots}) WHERE list_contains($1, rack) GROUP BY ALL"
+    lines = [*_lines(asked(con, total), [""], period), *_lines(asked(con, each, chosen), chosen, period)]
+    return FleetFigures(period, racks, lines, answers(con))
 
 
 def gather_rack(con: duckdb.DuckDBPyConnection, period: FleetPeriod, sums: RackSums) -> FleetRackFigures:
-    """Returns the figures of one rack that has results. Raises MburstError."""
-    with readable(con), resulting.of_rack(con, sums.rack):
+    """Returns the figures of one rack that has results. Raises the errors of DuckDB."""
+    with resulting.of_rack(con, sums.rack):
         found = answers(con)
         slots = _slots(con, period)
         names = [

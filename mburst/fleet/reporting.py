@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..analysis.fleet.answers import BurstAnswers, name_senders
 from ..analysis.fleet.report import FleetPeriod, LackingPart, gather_fleet, gather_rack
 from ..dashboards.fleet import page
+from ..sql.damage import readable
 from ..units import format_count
 from .asking import AskedDays, FleetDatabase
 from .results import definition_of
@@ -47,11 +48,13 @@ def write_report(
     period = _period(results, days, found)
     dates = {*days.dates}
     with_results = {record.rack for record in found.records if record.date in dates}
-    figures = gather_fleet(found.con, period, with_results)
+    with readable(found.con, changed=found.changed):
+        figures = gather_fleet(found.con, period, with_results)
     name(figures.answers)
     racks = [sums for sums in figures.racks if sums.rack in with_results]
     for number, sums in enumerate(racks, 1):
-        rack = gather_rack(found.con, period, sums)
+        with readable(found.con, changed=found.changed):
+            rack = gather_rack(found.con, period, sums)
         name(rack.answers)
         page.write_rack(rack, folder)
         progress(number, len(racks))

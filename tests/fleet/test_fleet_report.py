@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
 import time
 from types import SimpleNamespace
 from urllib.parse import unquote
@@ -21,6 +22,7 @@ from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.fleet.report import FleetPeriod
 from mburst.dashboards.fleet import losses, page, pictures, words
 from mburst.dashboards.fleet import tables as page_tables
+from mburst.fleet import reporting
 from mburst.fleet.asking import last_days
 from mburst.fleet.inventory import read_inventory
 from mburst.fleet.results import PartitionName
@@ -81,6 +83,25 @@ def test_senders_are_named_by_a_file_or_a_store(done, tmp_path, capsys):
     rows = {row[0]: row[1] for row in cells(found[0], "Senders")}
     assert rows["db-1 (10.0.0.1)"] == rows["shards 10.0.0.3"] == "shards"
     assert main([*words[:-1], str(tmp_path / "none.csv")]) == 1 and "none.csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("gather", ["gather_fleet", "gather_rack"])
+def test_a_file_that_changes_after_it_was_verified_stops_the_report(done, capfd, tmp_path, monkeypatch, gather):
+    results = shutil.copytree(done, tmp_path / "results")
+    path = next((results / "bursts" / f"date={DATES[0]}").rglob("*.parquet"))
+    gathered = getattr(reporting, gather)
+
+    def changed(con, *of):
+        path.write_bytes(bytes(path.stat().st_size))
+        con.execute("SELECT error('x') FROM bursts")
+        return gathered(con, *of)
+
+    monkeypatch.setattr(reporting, gather, changed)
+    assert main(["fleet", "report", str(results), "--day", DATES[0], "-o", str(tmp_path / "out")]) == 1
+    assert capfd.readouterr().err == (
+        f"mburst: {path}: damaged: the content does not have the SHA-256 of its partition's record "
+        "(try again: the answer will leave it out)\n"
+    )
 
 
 def test_the_fleet_and_each_rack_have_a_page_and_its_facts(written):
