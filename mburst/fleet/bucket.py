@@ -23,6 +23,7 @@ LARGE_BYTES, LARGE_S = 4 << 20, 600  # limits for larger objects, and for object
 RETRIES, RETRY_S, LONGEST_WAIT_S = 8, 120, 10
 CONFLICTS = 5  # attempts of a create that conflicts with another one, if no object exists afterwards
 PIECE = 8 << 20
+NO_OBJECT = "mburst.no-such-object"  # no object has this key
 LATER = "what has arrived stays; try again later"
 _RIGHTS = "check the credentials in the environment, and what they may do (docs/fleet.md)"
 _REFUSED = "check the address, and what the environment says (docs/fleet.md)"
@@ -91,10 +92,30 @@ class BucketTarget(FleetTarget):
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
         import obstore
 
+        is_empty = True
         with self._failing(prefix, "list"):
             for batch in obstore.list(self._store, prefix.rstrip("/") or None):
                 for meta in batch:
+                    is_empty = False
                     yield StoredObject(meta["path"], meta["size"])
+        if is_empty:
+            self._check_answers(prefix)
+
+    def _check_answers(self, prefix: str) -> None:
+        """Raise TargetError if the server does not deny an object that nobody makes. The library takes any XML that
+        lists no objects for an empty list, such as the page of a proxy."""
+        try:
+            if self._head(NO_OBJECT) is None:
+                return
+            why = "the server has every object"
+        except TargetError as error:
+            why = str(error).removeprefix(f"{self.place(NO_OBJECT)}: ")
+            if why.startswith("cannot read: 403"):  # S3's answer to who may list only some prefixes
+                return
+        raise TargetError(
+            f"{self.place(prefix)}: cannot list: an empty list, but {why}",
+            "check that the address is that of a bucket, and that no proxy answers in its place",
+        )
 
     def holds(self, key: str, content: bytes) -> bool | None:
         """S3 reports the MD5 of an object, unless it is encrypted with a KMS key. Otherwise the object is read and

@@ -173,6 +173,26 @@ def test_a_refusal_of_a_server_is_one_line_without_secrets(
     assert met.total() <= bucket.RETRIES + 1
 
 
+@pytest.mark.parametrize("headers", [{}, {"Last-Modified": "Tue, 01 Dec 2026 00:00:00 GMT", "ETag": '"1"'}])
+def test_a_page_in_place_of_a_list_is_no_empty_bucket(s3: S3Server, patient: None, headers: dict[str, str]) -> None:
+    """A proxy answers each request with a page that is XML."""
+    target = open_target(f"s3://{BUCKET}/p")
+    target.put_new("a", b"x")
+    page = "<?xml version='1.0'?><html><body><p>Sign in</p></body></html>"
+    s3.fault = lambda request: Response(page, 200, headers)
+    for prefix in ("", "a/"):
+        with pytest.raises(TargetError, match=r"^s3://fleet/p.*: cannot list: an empty list, but ") as caught:
+            list(target.list(prefix))
+        assert "proxy" in caught.value.hint and "\n" not in str(caught.value)
+
+
+def test_an_empty_list_needs_no_right_to_see_what_is_absent(s3: S3Server) -> None:
+    target = open_target(f"s3://{BUCKET}/p")
+    s3.fault = lambda request: Response("", 403) if request.method == "HEAD" else None
+    assert list(target.list("a/")) == []
+    assert [line.split()[0] for line in s3.requests] == ["GET", "HEAD"]
+
+
 def test_an_object_whose_answer_was_lost_has_arrived_once(s3: S3Server, patient: None) -> None:
     target = open_target(f"s3://{BUCKET}/p")
     lost = []
