@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,13 +48,16 @@ _COLUMNS = ("rack", "host", "service", "address", "from", "until")
 
 def read_inventory(path: Path | None) -> set[HostOf]:
     """Returns the hosts in a CSV file (None: no hosts). It has the columns rack and host, optionally service, address,
-    from and until, and may have others. Raises MburstError, and UsageError."""
+    from and until, and may have others, unless their names resemble one that it lacks. Raises MburstError, and
+    UsageError."""
     if path is None:
         return set()
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
             rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
+            for name, known in _mistyped(rows.fieldnames):
+                raise UsageError(f"{path}: unknown column {name!r}", f"call it {known!r}, or something else")
             if not {"rack", "host"} <= {*rows.fieldnames}:
                 raise UsageError(f"{path}: no columns rack and host", "the first line of the file names its columns")
             if twice := next((name for name in _COLUMNS if rows.fieldnames.count(name) > 1), None):
@@ -68,6 +73,22 @@ def read_inventory(path: Path | None) -> set[HostOf]:
             raise UsageError(f"{path}: host {of.host} of rack {of.rack} has two lines that differ", "list it once")
         once.add(of[:2])
     return found
+
+
+def _mistyped(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields those of NAMES that resemble a known one that is not there, and that one."""
+    absent = [known for known in _COLUMNS if known not in names]
+    yield from ((name, known) for name in names if name not in _COLUMNS for known in absent if _resembles(name, known))
+
+
+def _resembles(name: str, known: str) -> bool:
+    """Whether NAME is KNOWN but for case, spaces and marks, and one letter or two letters that changed places."""
+    rest, other = re.sub(r"[\W_]", "", name.lower()), known
+    for _ in range(2):  # without what they begin with, then without what they end with
+        pairs = enumerate(zip(rest, other, strict=False))
+        same = next((place for place, (one, two) in pairs if one != two), min(len(rest), len(other)))
+        rest, other = rest[same:][::-1], other[same:][::-1]
+    return max(len(rest), len(other)) < 2 or (len(rest) == 2 and rest == other[::-1])
 
 
 def _listed(row: dict[str | Any, str | Any], where: str) -> HostOf:

@@ -239,6 +239,39 @@ def test_an_inventory_has_each_column_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("column", "known"),
+    [
+        ("From", "from"),
+        ("fro m", "from"),
+        ("form", "from"),
+        ("untill", "until"),
+        ("util", "until"),
+        ("UNTIL_", "until"),
+        ("services", "service"),
+        ("adress", "address"),
+        ("addresx", "address"),
+    ],
+)
+def test_a_mistyped_column_of_an_inventory_is_refused(tmp_path: Path, column: str, known: str) -> None:
+    (tmp_path / "hosts.csv").write_text(f"rack,host,{column}\nr1,a,\n")
+    with pytest.raises(UsageError, match=rf"hosts\.csv: unknown column '{column}'") as error:
+        read_inventory(tmp_path / "hosts.csv")
+    assert error.value.hint == f"call it '{known}', or something else"
+
+
+def test_a_mistyped_needed_column_of_an_inventory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "hosts.csv").write_text("Rack,host\nr1,a\n")
+    with pytest.raises(UsageError, match=r"hosts\.csv: unknown column 'Rack'"):
+        read_inventory(tmp_path / "hosts.csv")
+
+
+@pytest.mark.parametrize("column", ["cost", "rank", "Host", "device", "valid from", "floor", "frame", "umtill", ""])
+def test_other_columns_of_an_inventory_are_ignored(tmp_path: Path, column: str) -> None:
+    (tmp_path / "hosts.csv").write_text(f"rack,host,{column}\nr1,a,3\n")
+    assert read_inventory(tmp_path / "hosts.csv") == {HostOf("r1", "a")}
+
+
+@pytest.mark.parametrize(
     ("lines", "message"),
     [
         ("r1,a\n,b\n", "hosts.csv:3: no rack or no host"),
