@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import UnresolvedName, UsageError
+from ..errors import UsageError
 from ..messages import print_message
 from ..process import privileges
 from ..process.stopping import stopping
@@ -13,6 +13,7 @@ from ..units import format_count, parse_duration
 from . import output
 
 if TYPE_CHECKING:
+    from ..errors import UnresolvedName
     from ..otlp_receiver.receiver import OtlpReceiver
     from ..services.otlp_collection import OtlpCollection
     from ..telemetry.gnmi.config import CollectConfig
@@ -100,18 +101,17 @@ def check(config: OtlpConfig) -> None:
     from ..otlp_receiver.entries import certificates, entries
     from ..telemetry.otlp.meanings import meanings
 
-    try:
-        places = [f"{entry.name} on {entry.address}" for entry in entries(config)]
-    except UnresolvedName as error:
-        print_message(str(error))
-        places = [address for address in (config.listen, config.http) if address]
+    unresolved: list[UnresolvedName] = []
+    places = [f"{entry.name} on {entry.address}" for entry in entries(config, unresolved.append)]
     if files := certificates(config):
         tls.context(files)
+    metrics = len(meanings(config.tables))
+    for error in unresolved:
+        print_message(str(error))
     trust = "without TLS"
     if config.tls_cert:
         trust = "TLS" + (", clients with a certificate" if config.tls_client_ca else "")
     token = ", with a bearer token" if config.token else ""
     print(
-        f"otlp: {' and '.join(places)}, {trust}{token}; "
-        f"{format_count(len(meanings(config.tables)), 'metric has', 'metrics have')} a meaning"
+        f"otlp: {' and '.join(places)}, {trust}{token}; {format_count(metrics, 'metric has', 'metrics have')} a meaning"
     )

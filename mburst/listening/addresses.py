@@ -7,6 +7,7 @@ import contextlib
 import errno
 import ipaddress
 import os
+import re
 import socket
 import stat
 from dataclasses import dataclass
@@ -68,6 +69,11 @@ class Protection:
 def parse(text: str) -> Address:
     """Returns the address in "127.0.0.1:9339", "[::1]:9339", "name:9339" or "unix:/run/x.sock". A name is resolved to
     its first address. Raises UsageError, and UnresolvedName if a name has no address."""
+    return resolved(split(text))
+
+
+def split(text: str) -> Address:
+    """Returns the same address with a name as it is given. Raises UsageError."""
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
         if not path or "\0" in path:
@@ -78,11 +84,34 @@ def parse(text: str) -> Address:
         raise UsageError(f"invalid address and port {text!r}", _EXAMPLE)
     if (number := whole(port, most=65535)) is None:
         raise UsageError(f"invalid port {port} in {text!r}", "valid ports: 1 to 65535, and 0 for any free port")
+    return Address(host.strip("[]"), number)
+
+
+def resolved(address: Address) -> Address:
+    """Returns ADDRESS with the first address of its name. Raises UnresolvedName if it has none, and UsageError if it
+    cannot have one later either."""
+    if address.path:
+        return address
     try:
-        found = socket.getaddrinfo(host.strip("[]"), number, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise UnresolvedName(f"{host}: no such address: {getattr(error, 'strerror', None) or error}") from None
-    return Address(str(found[0][4][0]), number)
+        check_name(address.host)
+        raise UnresolvedName(f"{address.host}: no such address: {getattr(error, 'strerror', None) or error}") from None
+    return Address(str(found[0][4][0]), address.port)
+
+
+def check_name(host: str) -> None:
+    """Raise UsageError if HOST, which has no address now, can have none later either: it is neither the name of a host
+    nor an address of an interface (fe80::1%eth0)."""
+    with contextlib.suppress(ValueError):
+        if ipaddress.IPv6Address(host).scope_id:
+            return
+    try:
+        labels = host.encode("idna").decode().removesuffix(".").split(".")
+    except UnicodeError:
+        labels = []
+    if not labels or labels[-1].isdigit() or not all(re.fullmatch(r"[\w-]{1,63}", label, re.A) for label in labels):
+        raise UsageError(f"invalid host {host!r}: neither a name nor an address", _EXAMPLE)
 
 
 class Listener:

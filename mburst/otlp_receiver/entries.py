@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from ..errors import MburstError, UsageError
+from ..errors import MburstError, UnresolvedName, UsageError
 from ..listening import tls
-from ..listening.addresses import Address, Listener, Protection, listen, parse
+from ..listening.addresses import Address, Listener, Protection, listen, resolved, split
 from ..process import privileges
 from ..telemetry.otlp.config import OtlpConfig
 
@@ -31,26 +31,38 @@ class Entry:
         return {"h2": "gRPC", "http/1.1": "HTTP"}[self.protocol]
 
 
-def entries(config: OtlpConfig) -> Sequence[Entry]:
+def entries(config: OtlpConfig, unresolved: Callable[[UnresolvedName], None] | None = None) -> Sequence[Entry]:
     """Returns the addresses in a configuration. Raises MburstError for an invalid address, for two equal ones, and for
-    one with unrestricted access unless the configuration allows that."""
-    found = [
-        Entry(word, protocol, _parsed(word, text))
-        for word, protocol, text in (("listen", "h2", config.listen), ("http", "http/1.1", config.http))
-        if text
-    ]
+    one with unrestricted access unless the configuration allows that. An error of a name without an address is passed
+    to UNRESOLVED, if it is given: the entry then has the name, and it is not known whether other hosts reach it."""
+    found, named = list[Entry](), set[str]()
+    for word, protocol, text in (("listen", "h2", config.listen), ("http", "http/1.1", config.http)):
+        if not text:
+            continue
+        with _naming(word):
+            address = split(text)
+            try:
+                address = resolved(address)
+            except UnresolvedName as error:
+                if unresolved is None:
+                    raise
+                unresolved(UnresolvedName(f"otlp.{word}: {error}", error.hint))
+                named.add(word)
+        found.append(Entry(word, protocol, address))
     for one, other in combinations(found, 2):
         if _same(one.address, other.address):
             raise UsageError(f"otlp: {one.word} and {other.word} are the same address, {other.address}", "take two")
     for entry in found:
-        if not config.insecure and (lacking := protection(config).lacking(entry.address)):
+        known = entry.word not in named and not config.insecure
+        if known and (lacking := protection(config).lacking(entry.address)):
             raise UsageError(f"otlp.{entry.word}: {lacking}", "insecure: true allows this")
     return found
 
 
-def _parsed(word: str, text: str) -> Address:
+@contextlib.contextmanager
+def _naming(word: str) -> Iterator[None]:
     try:
-        return parse(text)
+        yield
     except MburstError as error:
         raise type(error)(f"otlp.{word}: {error}", error.hint) from None
 

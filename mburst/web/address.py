@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import MburstError, UnresolvedName, UsageError
+from ..listening.addresses import check_name
 from ..listening.tls import Certificates, context
 from ..process import privileges
 from ..process.binding import cannot_bind
@@ -71,11 +72,12 @@ def split(listen: str, port: int) -> tuple[str, int]:
 
 
 def resolved(host: str, port: int) -> str:
-    """Returns the IP address of a host. Raises UnresolvedName, and MburstError if a name resolves to both loopback and
-    other addresses, because it is then unclear who can connect."""
+    """Returns the IP address of a host. Raises UnresolvedName, UsageError for what is not a name, and MburstError if a
+    name resolves to both loopback and other addresses, because it is then unclear who can connect."""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     except (OSError, UnicodeError) as error:
+        check_name(host)
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise UnresolvedName(
             f"{host}: cannot find its address: {reason}", "name an IP address with --listen"

@@ -338,6 +338,12 @@ def test_a_name_without_an_address_is_not_an_invalid_file(monkeypatch):
     check_files(RunPart("live", ["live", "--open", "--listen=a.invalid:1", "--", "."]), dict(os.environ))
 
 
+@pytest.mark.parametrize("host", ["a..b", "1.2.3.444", "a/b"])
+def test_what_cannot_be_the_name_of_a_host_is_an_error_of_the_file(host):
+    with pytest.raises(UsageError, match="live: invalid host"):
+        check_files(RunPart("live", ["live", "--open", f"--listen={host}:1", "--", "."]), dict(os.environ))
+
+
 def test_secrets_of_the_environment_are_known_to_the_check(collect, tmp_path):
     text = 'targets: {"a:57400": { username: u, password: "${PW}"}}\nsubscriptions: {s: {paths: [/interfaces]}}\n'
     (tmp_path / "gnmi.yaml").write_text(text)

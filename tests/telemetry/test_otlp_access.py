@@ -121,19 +121,52 @@ def test_check_reports_who_has_access(tmp_path, capsys, authority, keys, words):
     assert (code, err) == (0, "") and words in out and "s3cret" not in out
 
 
+def forget(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let the name of a host have no address, as while no name server answers."""
+    known = socket.getaddrinfo
+
+    def unknown(host: str, *more: object, **others: object) -> object:
+        if host == name:
+            raise socket.gaierror(-3, "Temporary failure in name resolution")
+        return known(host, *more, **others)
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+
+
 @pytest.mark.parametrize("arguments", [["--check"], ["--show"]])
 def test_check_takes_a_name_that_has_no_address_now_as_valid(tmp_path, capsys, monkeypatch, arguments):
     """The receiver reports it; `mburst run` starts it again until the name has an address."""
 
-    def unknown(*ignored: object, **more: object) -> None:
-        raise socket.gaierror(-3, "Temporary failure in name resolution")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    forget(monkeypatch, "collector.example")
     text = "otlp: {listen: 'collector.example:4317', http: '127.0.0.1:1', token: s3cret}"
     code, out, err = checked(capsys, tmp_path, text, *arguments)
     is_check = arguments == ["--check"]
     assert err == "mburst: otlp.listen: collector.example: no such address: Temporary failure in name resolution\n"
-    assert code == (0 if is_check else 1) and out.startswith("otlp: collector.example:4317 and 127.0.0.1:1") == is_check
+    places = "otlp: gRPC on collector.example:4317 and HTTP on 127.0.0.1:1"
+    assert code == (0 if is_check else 1) and out.startswith(places) == is_check
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ("http: 0.0.0.0:4318", "otlp.http: 0.0.0.0:4318: other hosts can connect, and no encryption"),
+        ("http: 127.0.0.1:99999", "otlp.http: invalid port 99999"),
+        ("http: 'unix:'", "otlp.http: missing socket path"),
+        ("http: 'name.example:4317'", "listen and http are the same address, name.example:4317"),
+        ("http: 127.0.0.1:1, tls-cert: /nowhere, tls-key: /nowhere", "/nowhere: cannot read"),
+    ],
+)
+def test_a_name_without_an_address_hides_no_other_error(tmp_path, capsys, monkeypatch, keys, words):
+    forget(monkeypatch, "name.example")
+    code, out, err = checked(capsys, tmp_path, f"otlp: {{listen: 'name.example:4317', {keys}}}")
+    assert code in (1, 2) and not out and words in err and len(err.splitlines()) == 1, err
+
+
+@pytest.mark.parametrize("host", ["a..b", "[]", "1.2.3.444", "[::g]", f"{'x' * 64}.example", "a b", "a/b"])
+def test_what_cannot_be_the_name_of_a_host_is_invalid(tmp_path, capsys, host):
+    """It has no address later either, so that a receiver that works is not ended for it."""
+    code, out, err = checked(capsys, tmp_path, f"otlp: {{listen: '{host}:4317'}}")
+    assert (code, out) == (2, "") and err.startswith("mburst: otlp.listen: invalid ") and len(err.splitlines()) == 1
 
 
 def test_once_is_only_for_targets(tmp_path, capsys):
