@@ -14,7 +14,7 @@ from mburst.agent.config import load
 from mburst.agent.delivery import DeliveryLedger, Digest
 from mburst.agent.delivery import ledger as book
 from mburst.agent.delivery.digest import DigestEntry
-from mburst.agent.delivery.kinds import KINDS
+from mburst.agent.delivery.kinds import KINDS, smtp
 from mburst.dashboards.rack import page
 from mburst.errors import UsageError
 from mburst.sql import StoreFolder
@@ -133,27 +133,47 @@ def test_lines_that_do_not_fit_in_a_message_are_counted(digest):
     assert section.endswith("6 lines left out: the message is too long\n") and len(section) < 3000
 
 
-def test_what_is_not_known_comes_before_racks_without_bursts(digest):
+def test_what_is_not_known_comes_before_racks_without_bursts(digest, folder, tmp_path):
     """A message that names only some of many racks names those on which something can be done."""
     assert [entry.summary["rack"] for entry in digest.entries] == ["r2", "r3", "r1"]
+    for name in ("r1", "r3"):  # a rack that was recorded all the time has the first name
+        for path in folder.glob(f"rack-{name}-*"):
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    store = StoreFolder.create(tmp_path / "store")
+    fill(store, {"a": []}, rack="r0", length=HOUR)
+    page.write(report(store, "r0", length=HOUR), tmp_path)
+    entries = Digest.read("hourly", tmp_path, START, START + HOUR, []).entries
+    assert [entry.summary["rack"] for entry in entries] == ["r3", "r1", "r0"]
+
+
+def test_a_rack_without_a_recording_takes_no_place_of_an_attached_page(digest):
+    """Its page is not attached."""
+    known = {entry.summary["rack"]: entry for entry in digest.entries}
+    where = to("smtp", host="h", to="a@b.c", attach=1, **{"from": "a@b.c"})
+    made = smtp.message(replace(digest, entries=[known["r3"], known["r1"]]), where)
+    assert [part.get_filename() for part in made.iter_attachments()] == [known["r1"].page.name]
 
 
 @pytest.mark.parametrize(
     ("racks", "said"),
     [
-        ({"r1": 2}, "and 2 racks more with less of the time in bursts"),
+        ({"r1": 2}, "and 2 racks more without a burst, 2 recorded in part"),
         ({"r3": 1}, "and 1 rack more: nothing recorded"),
-        ({"r1": 3, "r3": 2}, "and 5 racks more: nothing recorded of 2, less of the time in bursts in the others"),
+        ({"r1": 3, "r3": 2}, "and 5 racks more: nothing recorded of 2, no burst in the others, 3 recorded in part"),
+        ({"r2": 2, "r1": 1}, "and 3 racks more with less of the time in bursts, 1 recorded in part"),
+        ({"r2": 1, "r3": 1}, "and 2 racks more: nothing recorded of 1, less of the time in bursts in the others"),
     ],
 )
-def test_racks_that_a_message_leaves_out_are_not_called_calm_if_nothing_was_recorded(digest, racks, said):
+def test_what_a_message_leaves_out_is_described_as_it_is(digest, racks, said):
+    """Racks are not called calm if nothing was recorded of them, nor calmer than those of which nothing is known."""
     known = {entry.summary["rack"]: entry for entry in digest.entries}
     rest = [known[rack] for rack, number in racks.items() for _ in range(number)]
     slack = KINDS["webhook"].send.__globals__["slack"]
-    message = replace(digest, entries=[*15 * [known["r2"]], *rest])
-    assert said in slack(message, "")["blocks"][1]["text"]["text"]
-    message = replace(digest, entries=[*100 * [known["r2"]], *rest])
-    assert said in message.text("") and said in message.html("", "")
+    for first in ["r2"] if "r2" in racks else ["r2", "r3"]:  # racks with bursts are the first
+        message = replace(digest, entries=[*15 * [known[first]], *rest])
+        assert f"\n{said}\n" in slack(message, "")["blocks"][1]["text"]["text"]
+        message = replace(digest, entries=[*100 * [known[first]], *rest])
+        assert f"\n{said}\n" in message.text("") and said in message.html("", "")
 
 
 @pytest.mark.parametrize("racks", [["r2", "r3"], ["r3"], []])

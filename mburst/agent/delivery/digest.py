@@ -52,9 +52,14 @@ class DigestEntry:
         return bool(self.lacks or self.summary["missing"])
 
     @property
-    def rank(self) -> tuple[bool, float, bool]:
+    def is_partial(self) -> bool:
+        """Whether something is known, but of a part of the time alone."""
+        return not self.lacks and bool(self.summary["recorded_part"])
+
+    @property
+    def rank(self) -> tuple[bool, float, bool, bool]:
         """The place in a message, which may name only the first ones."""
-        return not self.summary["bursts"], -self.summary["share"], not self.is_doubtful
+        return not self.summary["bursts"], -self.summary["share"], not self.is_doubtful, not self.is_partial
 
     @property
     def name(self) -> str:
@@ -151,12 +156,11 @@ class Digest:
             return f"{entry.name}: {entry.stated(format_count(entry.summary['bursts'], 'burst'))}"
         if unknown := _unknown(self.entries):
             return f"{format_count(len(self.entries), 'rack')}: {unknown}"
-        partly = sum(not entry.lacks and bool(entry.summary["recorded_part"]) for entry in self.entries)
         bursts = sum(entry.summary["bursts"] for entry in self.entries)
         parts = [
             f"{format_count(bursts, 'burst')} in {len(self.bursting)} of {format_count(len(self.entries), 'rack')}",
             *_lacking(self.entries),
-            *([f"{partly} recorded in part"] if partly else []),
+            *_partial(self.entries),
         ]
         return ", ".join(parts)
 
@@ -176,11 +180,15 @@ class Digest:
         """Returns a line on the entries after the first MOST, if there are any."""
         if not (rest := self.entries[most:]):
             return []
-        more, less = f"and {format_count(len(rest), 'rack')} more", "less of the time in bursts"
-        lacking = _lacking(rest)
+        more, partial = f"and {format_count(len(rest), 'rack')} more", _partial(rest)
         if unknown := _unknown(rest):
             return [f"{more}: {unknown}"]
-        return [f"{more}: {', '.join(lacking)}, {less} in the others" if lacking else f"{more} with {less}"]
+        # If one of these burst, all before them did, for more of the time.
+        bursting = any(entry.summary["bursts"] for entry in rest)
+        if lacking := _lacking(rest):
+            known = f"{'less of the time in bursts' if bursting else 'no burst'} in the others"
+            return [f"{more}: {', '.join([*lacking, known, *partial])}"]
+        return [", ".join([f"{more} {'with less of the time in bursts' if bursting else 'without a burst'}", *partial])]
 
     def html(self, site: str, picture: str) -> str:
         """Returns the message as HTML that mail programs can show; `picture` is the source of the image."""
@@ -241,6 +249,12 @@ def _of_fleet(facts: dict[str, Any]) -> tuple[list[str], list[tuple[str, list[fl
 def _lacking(entries: Sequence[DigestEntry]) -> list[str]:
     """Returns why something is not known, each with the number of the entries: "nothing recorded of 2"."""
     return [f"{lack} of {count}" for lack, count in Counter(entry.lacks for entry in entries if entry.lacks).items()]
+
+
+def _partial(entries: Sequence[DigestEntry]) -> list[str]:
+    """Returns how many of ENTRIES were recorded in part, if there are any."""
+    number = sum(entry.is_partial for entry in entries)
+    return [f"{number} recorded in part"] if number else []
 
 
 def _unknown(entries: Sequence[DigestEntry]) -> str:

@@ -51,9 +51,9 @@ def message(digest: Digest, to: Delivery) -> EmailMessage:
     html = cast("list[EmailMessage]", made.get_payload())[1]
     picture = png(*digest.grid())
     html.add_related(picture, "image", "png", cid="<picture@mburst>", disposition="inline", filename="bursts.png")
-    for entry in digest.entries[: to.settings["attach"]]:
-        if entry.summary["recorded"]:
-            made.add_attachment(files.read_own(entry.page), "text", "html", filename=entry.page.name)
+    recorded = [entry for entry in digest.entries if entry.summary["recorded"]]
+    for entry in recorded[: to.settings["attach"]]:
+        made.add_attachment(files.read_own(entry.page), "text", "html", filename=entry.page.name)
     return made
 
 
