@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
@@ -68,6 +68,16 @@ class BurstDefinition:
             raise UsageError(f"invalid threshold {self.threshold}: not a share of line rate", "examples: 0.5, 50%")
         if self.release is not None and not 0 < self.release <= self.threshold:
             raise UsageError(f"release {self.release} must be above 0 and at most the threshold, {self.threshold}")
+
+    @property
+    def explicit(self) -> BurstDefinition:
+        """The same definition with each default that does not depend on the recording."""
+        lower = self.threshold if self.release is None else self.release
+        if self.bin_ns is None:
+            return replace(self, release=lower)
+        return replace(
+            self, release=lower, join_ns=self.joined_ns(self.bin_ns), min_duration_ns=self.shortest_ns(self.bin_ns)
+        )
 
     def width_ns(self, stored_ns: int) -> int:
         """Returns the bin width of the detection for stored bins of STORED_NS."""

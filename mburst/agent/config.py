@@ -144,6 +144,13 @@ def load(path: Path, fill: bool = True) -> RunConfig:
     """Read and check the file, with the secrets of mburst.env beside it. If FILL is false, ${NAME} is not replaced in
     deliveries, for callers that deliver nothing. Raises MburstError if a file cannot be read, UsageError for an invalid
     one."""
+    config = load_to_remove(path, fill)
+    _check_outputs(path, config.reports)
+    return config
+
+
+def load_to_remove(path: Path, fill: bool = False) -> RunConfig:
+    """Do the same without comparing the reports: the timers of those that exclude each other can be removed."""
     if not path.name:  # `.` and `/` have no file with another ending beside them
         raise MburstError(f"{path}: cannot read: a folder", "name a file in it")
     secrets = environment.read(path, fill)
@@ -160,7 +167,6 @@ def load(path: Path, fill: bool = True) -> RunConfig:
     shared = {key: read(path, "the file", key, content[key]) for key, read in readers.items() if key in content}
     deliveries = _named(path, "deliver", content, lambda where, table: delivery_of(path, where, table, secrets))
     reports = _named(path, "report", content, lambda where, table: _report(path, where, table, shared, deliveries))
-    _check_outputs(path, list(reports.values()))
     parts = [
         replace(part, made_of=_digest(_files(part), sorted(secrets.values.items()) if verb in FROM_ENVIRONMENT else ""))
         for verb in known
@@ -354,7 +360,7 @@ def _local(path: Path, where: str, key: str, value: Any) -> Path:
 
 
 def _check_outputs(path: Path, reports: Sequence[ScheduledReport]) -> None:
-    """Raise UsageError if a report of a fleet shares its folder with another report, or if two reports would write the
+    """Raise UsageError if a report of a fleet shares its folder with another report, or if two reports could write the
     same pages differently: what is in the folder is delivered."""
     for number, one in enumerate(reports):
         beside = [other for other in reports if other is not one and _is_same(one.output, other.output)]
@@ -363,21 +369,21 @@ def _check_outputs(path: Path, reports: Sequence[ScheduledReport]) -> None:
         for other in reports[:number]:
             if other in beside and _is_contrary(one, other):
                 raise UsageError(
-                    f"{path}: [[report]] {one.name}: {other.name} would write the same pages, of another store or with "
+                    f"{path}: [[report]] {one.name}: {other.name} could write the same pages, of another store or with "
                     "another definition",
-                    "give each an output of its own",
+                    "give each an output of its own, or different racks",
                 )
 
 
 def _is_contrary(one: ScheduledReport, other: ScheduledReport) -> bool:
     """Whether two reports of stores could have pages of the same rack and period with different content."""
-    is_alike = _is_same(one.place, other.place) and one.definition == other.definition
+    is_alike = _is_same(one.place, other.place) and one.definition.explicit == other.definition.explicit
     share = one.racks is None or other.racks is None or bool({*one.racks} & {*other.racks})
     return one.every == other.every and share and not is_alike
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    return os.path.abspath(one) == os.path.abspath(other)
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _source(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[str, str]) -> ReportSource:

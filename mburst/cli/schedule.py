@@ -58,11 +58,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Install, print or remove timers, or do what is due."""
-    from ..agent.config import load
+    from ..agent.config import load, load_to_remove
     from ..agent.schedule import timers
 
     delivers = bool(arguments.once or arguments.loop)
-    config = load(Path(arguments.config), fill=delivers)
+    file = Path(arguments.config)
+    config = load_to_remove(file) if arguments.remove else load(file, fill=delivers)
     unwritten = [] if delivers or arguments.remove else _unwritten(config, arguments.form)
     for warning in [*config.environment.warnings, *unwritten]:
         print_message(warning)

@@ -213,17 +213,28 @@ def test_errors_are_reported(read, text, message):
         ('racks = ["r1", "r2"]', 'store = "s2"\nracks = "r3"', True),
         ('racks = ["r1", "r2"]', 'store = "s2"\nracks = ["r3", "r2"]', False),
         ('racks = "r1"', "", True),
+        ("", 'store = "link"', True),
+        ("", 'threshold = "50%"\nrelease = "50%"', True),
+        ("", 'release = "40%"', False),
+        ('bin = "1ms"', 'bin = "1ms"\njoin = "5ms"\nmin-duration = "1ms"', True),
     ],
 )
-def test_two_reports_that_would_write_the_same_page_differently_are_refused(read, first, second, is_valid):
-    """The one that comes second would deliver the page of the other."""
-    other = REPORT.replace("daily", "other").replace('"out"', '"./out"')
+@pytest.mark.parametrize("output", ["./out", "other"])
+def test_two_reports_that_could_write_the_same_page_differently_are_refused(
+    read, tmp_path, monkeypatch, first, second, is_valid, output
+):
+    """The one that comes second would deliver the page of the other. Folders are compared, not their names."""
+    monkeypatch.chdir(tmp_path)
+    for folder, link in (("store", "link"), ("out", "other")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / link).symlink_to(folder)
+    other = REPORT.replace("daily", "other").replace('"out"', f'"{output}"')
     if is_valid:
         assert len(read(BASE + REPORT + f"{first}\n{other}{second}\n").reports) == 2
         return
-    with pytest.raises(UsageError, match=r"\[\[report\]\] other: daily would write the same pages") as caught:
+    with pytest.raises(UsageError, match=r"\[\[report\]\] other: daily could write the same pages") as caught:
         read(BASE + REPORT + f"{first}\n{other}{second}\n")
-    assert caught.value.hint == "give each an output of its own"
+    assert caught.value.hint == "give each an output of its own, or different racks"
 
 
 def test_what_this_machine_lacks_is_no_error_of_the_file(read):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from racklib import DAY, HOUR, START, fill
 
+from mburst.__main__ import main
 from mburst.agent.config import RunConfig, load
 from mburst.agent.schedule import timers
 from mburst.agent.schedule.due import carry_out, loop
@@ -205,6 +206,7 @@ def test_cron_and_kubernetes(config):
         ("hour", "3590s", 0, "0 * * * *"),
         ("week", "604799s", 0, "0 0 * * 1"),
         ("week", "86370s", 0, "0 0 * * 2"),
+        ("week", "518399s", 0, "0 0 * * 0"),
     ],
 )
 def test_nothing_is_called_before_the_report_is_due(config, every, delay, minute, schedule):
@@ -271,6 +273,17 @@ def test_installing_and_removing(config, tmp_path, systemctl):
     ]
     assert timers.remove(config, system=False) == paths and not list(folder.iterdir())
     assert timers.remove(config, system=False) == []
+
+
+def test_timers_of_reports_that_are_refused_now_can_be_removed(config, tmp_path, systemctl, capsys):
+    """An earlier version installed them, or the file was changed since."""
+    paths = timers.install(timers.units(config, system=False), system=False)
+    text = config.path.read_text()
+    more = '[[report]]\nname = "other"\noutput = "out"\nthreshold = "80%"\n'
+    config.path.write_text(text.replace("[[deliver]]", f"{more}[[deliver]]"))
+    assert main(["schedule", "--user", str(config.path)]) == 2 and "could write" in capsys.readouterr().err
+    assert main(["schedule", "--user", "--remove", str(config.path)]) == 0
+    assert not any(path.exists() for path in paths)
 
 
 def test_a_systemd_that_does_not_answer_is_reported(config, systemctl):

@@ -215,7 +215,7 @@ def kubernetes(config: RunConfig) -> str:
     documents = []
     for report in config.reports:
         at = _delay(report, NS_PER_MINUTE)
-        day = _DAYS.index(str(at["day"])) + 1 if report.every == "week" else "*"
+        day = (_DAYS.index(str(at["day"])) + 1) % 7 if report.every == "week" else "*"  # Sunday is 0
         hour = "*" if report.every == "hour" else at["h"]
         documents.append(
             _CRON_JOB.format(
