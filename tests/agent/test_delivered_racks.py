@@ -209,7 +209,7 @@ def test_what_fails_before_anything_is_sent_is_tried_again(store, tmp_path, monk
 
 def test_what_fails_while_a_mail_is_sent_may_have_arrived(store, tmp_path, monkeypatch):
     with mail_server() as inbox:
-        monkeypatch.setattr("mburst.agent.delivery.kinds.smtp.smtplib.SMTP.data", failing)
+        monkeypatch.setattr("mburst.agent.delivery.kinds.smtp._transparent", failing)
         for lines in (carried_out(tmp_path, smtp(inbox.port))[1], carried_out(tmp_path, smtp(inbox.port))[1]):
             assert inbox.mails == [] and all("not delivered:" not in line for line in lines)
     assert "unsure" in (tmp_path / "out" / ".deliveries.jsonl").read_text() and lines == []

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from io import BytesIO
 
 import pytest
@@ -108,12 +109,10 @@ def test_a_missing_server_is_a_failure(digest, ledger):
     assert not done and len(reported) == 3 and "refused" in reported[0]
 
 
-@pytest.mark.parametrize("answer", [b"", b"hm\r\n", b"\xff\r\n", b"354 go\r\n", b"2" * 9000 + b"\r\n"])
-def test_a_mail_is_not_sent_again_unless_the_server_refuses_it_after_data(digest, ledger, answer):
-    """The server took all of DATA, and closed the connection or sent what is no answer: it may or may not have the mail
-    (RFC 5321, 4.5.4.2)."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    conversations = []
+def answered(digest, ledger, word: bytes, answer: bytes) -> tuple[bool, list[str], bytes]:
+    """Sends a mail once to a server that answers the line WORD with ANSWER and closes the connection. Returns whether
+    the delivery is over, what was reported, and all that the server read."""
+    listening, seen = socket.create_server(("127.0.0.1", 0)), []
 
     def serve():
         connection, _ = listening.accept()
@@ -121,8 +120,8 @@ def test_a_mail_is_not_sent_again_unless_the_server_refuses_it_after_data(digest
         stream.write(b"220 hello\r\n")
         stream.flush()
         for line in stream:
-            conversations.append(line)
-            if line == b".\r\n":
+            seen.append(line)
+            if line.upper() == word:
                 stream.write(answer)
                 break
             if line[:4].upper() in (b"EHLO", b"MAIL", b"RCPT", b"DATA"):
@@ -134,14 +133,39 @@ def test_a_mail_is_not_sent_again_unless_the_server_refuses_it_after_data(digest
 
     thread = threading.Thread(target=serve)
     thread.start()
-    where = to(
-        "smtp", host="127.0.0.1", port=listening.getsockname()[1], security="none", to="a@b.c", **{"from": "a@b.c"}
-    )
-    done, reported = sent(digest, where, ledger)
+    server = {"host": "127.0.0.1", "port": listening.getsockname()[1], "security": "none"}
+    done, reported = sent(digest, to("smtp", attempts=1, to="a@b.c", **server, **{"from": "a@b.c"}), ledger)
     thread.join()
     listening.close()
-    assert done and conversations[-1] == b".\r\n" and "may not have been delivered" in reported[0]
+    return done, reported, b"".join(seen)
+
+
+@pytest.mark.parametrize("answer", [b"", b"hm\r\n", b"\xff\r\n", b"354 go\r\n", b"2" * 9000 + b"\r\n"])
+def test_a_mail_is_not_sent_again_unless_the_server_refuses_it_after_data(digest, ledger, answer):
+    """The server took all of DATA, and closed the connection or sent what is no answer: it may or may not have the mail
+    (RFC 5321, 4.5.4.2)."""
+    done, reported, seen = answered(digest, ledger, b".\r\n", answer)
+    assert done and seen.endswith(b"\r\n.\r\n") and "may not have been delivered" in reported[0]
     assert ledger.state(digest.key("ops")) == book.UNSURE and "may have arrived" in ledger.troubles("ops")[0]
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"hm\r\n", b"250 ok\r\n", b"451 later\r\n", b"3" * 9000 + b"\r\n", b"354" + b"x" * 9000]
+)
+def test_a_mail_is_sent_again_unless_the_server_asked_for_its_text(digest, ledger, inbox, answer):
+    """Before the answer 354 to DATA nothing of the mail was sent."""
+    done, reported, seen = answered(digest, ledger, b"DATA\r\n", answer)
+    assert not done and seen.upper().endswith(b"DATA\r\n") and "not delivered" in reported[0]
+    assert ledger.state(digest.key("ops")) == book.FAILED
+    assert sent(digest, mail(inbox), ledger)[0] and len(inbox.mails) == 1
+
+
+def test_lines_of_a_mail_that_begin_with_a_period_arrive(digest, ledger, inbox):
+    """A line of a period alone would end the mail (RFC 5321, 4.5.2)."""
+    troubles = [".", "..", ".a"]
+    assert sent(replace(digest, troubles=troubles), mail(inbox), ledger)[0]
+    text = inbox.mails[0].get_body(("plain",)).get_content()
+    assert text.splitlines()[-4:] == ["Of earlier deliveries:", *troubles]
 
 
 def test_a_delivery_under_way_at_a_crash_is_not_repeated(digest, inbox, tmp_path):

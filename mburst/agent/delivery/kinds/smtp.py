@@ -73,16 +73,23 @@ def send(digest: Digest, to: Delivery, begin: Begin) -> None:
             code, answer = server.rcpt(parseaddr(recipient)[1])
             _expect(code, answer)
         begin()
-        handed_over = True  # if the connection is lost now, the server may have the mail (RFC 5321, 4.5.4.2)
-        code, answer = server.data(mail)
+        code, answer = server.docmd("DATA")
+        if code != 354:
+            raise smtplib.SMTPResponseException(code, answer)
+        handed_over = True  # if the connection is lost from here on, the server may have the mail (RFC 5321, 4.5.4.2)
+        server.send(_transparent(mail))
+        code, answer = server.getreply()
         handed_over = code // 100 not in (4, 5)  # these refuse the mail; what is no answer does not
         _expect(code, answer)
-    except smtplib.SMTPDataError as error:  # of DATA itself: the mail was not sent
-        raise NotDelivered(_reason(error)) from error
     except (OSError, smtplib.SMTPException) as error:  # also SMTPResponseException
         raise (MaybeDelivered if handed_over else NotDelivered)(_reason(error)) from error
     finally:
         server.close()
+
+
+def _transparent(mail: bytes) -> bytes:
+    """Returns the text of a mail and its end, for DATA (RFC 5321, 4.5.2)."""
+    return re.sub(rb"(?m)^\.", b"..", mail.removesuffix(b"\r\n")) + b"\r\n.\r\n"
 
 
 def _connect(to: Delivery) -> smtplib.SMTP:
