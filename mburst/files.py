@@ -82,6 +82,11 @@ def write_together(path: Path, texts: Mapping[str, str], what: str, hint: str, m
         raise MburstError(f"{path}: {what} cannot be written: {error.strerror}", hint) from error
 
 
+def real(path: Path) -> Path:
+    """Returns PATH without links; in a loop of links, which Path.resolve refuses, with those that remain."""
+    return Path(os.path.realpath(path))
+
+
 def make_folder(path: Path, mode: int = GROUP) -> None:
     """Create the folder PATH, and those above it that are missing, for files of MODE: with PUBLIC, everybody can read
     them, whatever the umask is. A folder that exists stays as it is. Raises OSError."""

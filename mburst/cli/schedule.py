@@ -118,15 +118,16 @@ def settle(config: RunConfig) -> list[Path]:
     is_one = len(set(stores.values())) == 1
     if is_one:
         privileges.lower(next(iter(stores)))
-    delivered = {path: files.PUBLIC for to in config.deliveries.values() for path in folders_of(to)}
-    folders = {**delivered, **{report.output: files.GROUP for report in config.reports}}
+    delivered = [path for to in config.deliveries.values() for path in folders_of(to)]
+    folders = dict.fromkeys([*delivered, *(report.output for report in config.reports)])
+    private = {files.real(report.output) for report in config.reports}
     # A missing folder could not be allowed. The public ones are made first, so that all can pass what is above them.
-    for folder, mode in sorted(folders.items(), key=lambda entry: entry[1] != files.PUBLIC):
+    for folder in sorted(folders, key=lambda folder: files.real(folder) in private):
         with suppress(OSError):  # reported when the folder is written
-            files.make_folder(folder, mode)
+            files.make_folder(folder, files.GROUP if files.real(folder) in private else files.PUBLIC)
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
     for inventory in filter(None, (report.source.inventory for report in config.reports)):
-        trusted += [str(inventory), *(str(privileges.lasting(path)) for path in (inventory, inventory.resolve()))]
+        trusted += [str(inventory), *(str(privileges.lasting(path)) for path in (inventory, files.real(inventory)))]
     privileges.confine(trusted, [*stores, *folders])
     privileges.drop(keep=[] if is_one else [privileges.DAC_OVERRIDE, privileges.DAC_READ_SEARCH])
     return [*stores, *folders]

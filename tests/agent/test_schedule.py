@@ -17,6 +17,7 @@ from mburst.agent.config import RunConfig, load
 from mburst.agent.schedule import timers
 from mburst.agent.schedule.due import carry_out, loop
 from mburst.agent.schedule.reports import last_period
+from mburst.cli.schedule import settle
 from mburst.errors import MburstError, UsageError
 from mburst.sql import StoreFolder
 
@@ -367,6 +368,34 @@ def test_everybody_can_read_the_copies_that_a_folder_gets(config, tmp_path, firs
     assert {path.stat().st_mode & 0o777 for path in folders} == {0o755}
     assert {path.stat().st_mode & 0o777 for path in folders[-1].iterdir()} == {0o644}
     assert (tmp_path / out).stat().st_mode & 0o007 == 0
+
+
+@pytest.mark.parametrize("first", ["the service", "the installation"])
+@pytest.mark.parametrize("path", ["{0}/out", "link"])
+def test_reports_are_private_where_a_delivery_names_their_folder_otherwise(config, tmp_path, first, path):
+    (tmp_path / "link").symlink_to("out")
+    config.path.write_text(config.path.read_text().replace('path = "www"', f'path = "{path.format(tmp_path)}"'))
+    if first == "the service":
+        settle(load(config.path))
+    else:
+        assert timers.make_folders(load(config.path)) == {}
+    assert (tmp_path / "out").stat().st_mode & 0o007 == 0
+
+
+def test_a_loop_of_links_is_reported_in_one_line(config, tmp_path):
+    """Wherever a folder or file of a report is named."""
+    for name, target in (("one", "two"), ("two", "one")):
+        (tmp_path / name).symlink_to(target)
+    text = config.path.read_text()
+    config.path.write_text(text.replace('"store"', '"one"').replace('"out"', '"two"'))
+    again = load(config.path)
+    assert str(tmp_path / "two") in str(timers.missing(again)) and timers.units(again, system=True)
+    assert timers.make_folders(again)
+    results = f'[[report]]\nname = "fleet"\nresults = "{tmp_path}"\noutput = "out"\ninventory = "one"\n'
+    config.path.write_text(results)
+    done = mburst("--once", "fleet", cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "Too many levels of symbolic links" in done.stderr
 
 
 def mburst(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -111,7 +111,7 @@ def units(config: RunConfig, system: bool) -> dict[str, str]:
 def _confined(config: RunConfig, report: ScheduledReport) -> str:
     """Returns the user and the restrictions of the service: it runs as the owner of the store, and may write only to
     the store, to the folder of the reports and to folders of deliveries."""
-    paths = dict.fromkeys([report.place.resolve(), *folders(config, report)])
+    paths = dict.fromkeys([files.real(report.place), *folders(config, report)])
     return f"User={owner_of(report.place)}\n" + _CONFINED.format(
         paths=" ".join("-" + _escaped(_path(path)) for path in paths)
     )
@@ -122,7 +122,7 @@ def folders(config: RunConfig, report: ScheduledReport) -> list[Path]:
     are known only on delivery."""
     delivered = [path for name in report.deliver for path in folders_of(config.deliveries[name])]
     paths = [report.output, *(path for path in delivered if "${" not in str(path))]
-    return list(dict.fromkeys(path.resolve() for path in paths))
+    return list(dict.fromkeys(map(files.real, paths)))
 
 
 def missing(config: RunConfig) -> dict[Path, str]:
@@ -139,7 +139,7 @@ def missing(config: RunConfig) -> dict[Path, str]:
 def make_folders(config: RunConfig) -> dict[Path, str]:
     """Create the folders as the user that writes into them, and return those that could not be created. Folders of
     deliveries, which everybody may read, are the first, so that everybody can pass what is made above them."""
-    outputs = {report.output.resolve() for report in config.reports}
+    outputs = {files.real(report.output) for report in config.reports}
     named = [(folder in outputs, folder, report) for report in config.reports for folder in folders(config, report)]
     for is_own, folder, report in sorted(named, key=lambda entry: entry[0]):
         owner = privileges.owner_of(report.place)
