@@ -70,7 +70,8 @@ def test_the_scale_states_what_it_ends_at(page, link, names, rows, top, said):
         """async ([link, names, rows]) => {
             let said;
             const heat = new Heat({clientWidth: 900}, document.createElement('canvas'), null, (top) => { said = top; });
-            Object.assign(heat, {lane: {link, suffix: ' Mb/s'}, figure: {layout: {margin: {l: 1}}}});
+            const layout = {margin: {l: 1}, yaxis: {tickfont: {size: 11}}, font: {family: 'sans-serif'}};
+            Object.assign(heat, {lane: {link, suffix: ' Mb/s'}, figure: {layout}});
             heat.paint = heat.showChosen = () => {};
             heat.matrix = () => ({first: 0, seconds: 2, names, rows: rows.map((row) => row.map((one) => one ?? NaN))});
             globalThis.Plotly = {relayout() {}};

@@ -10,6 +10,9 @@ from livepages import growing, open_page, recorded, steps_between, view_range
 from livereader import PATIENCE
 from livestore import RUN, SECOND, Growing, Server, filled
 from reportlib import BIN, SHORT, START
+from storelib import write
+
+from mburst.sql import StoreFolder
 
 __all__ = ["growing", "open_page", "recorded"]
 
@@ -62,6 +65,49 @@ def test_an_older_recording_beside_a_newer_one(open_page, tmp_path):
     finally:
         server.stop()
         store.close()
+
+
+# Whether each name of the overview begins within its figure, and where the name of the chosen lane can be read whole.
+NAMES = """() => {
+    const left = document.querySelector('.plot.heat').getBoundingClientRect().left;
+    const select = document.querySelector('#lane');
+    const texts = [...document.querySelectorAll('.heat .ytick text')].map((text) => text.getBoundingClientRect().left);
+    const whole = document.querySelector('#lane-name'), free = select.cloneNode(true);
+    free.style.cssText = 'position:absolute;width:auto;max-width:none';
+    [...free.options].forEach((option) => option.text === select.selectedOptions[0].text || option.remove());
+    select.after(free);
+    const closed = free.offsetWidth <= select.offsetWidth + 1;
+    free.remove();
+    return [texts.filter((at) => at >= left).length, texts.length, closed || !whole.hidden && whole.textContent]; }"""
+
+
+@pytest.mark.parametrize(("host", "shortened"), [("cache-1", 0), ("cache-1." + "far-away." * 9 + "example", 2)])
+def test_names_of_lanes_can_be_read_whole(open_page, tmp_path, host, shortened):
+    """Each names its host, however much distinguishes it from others of the host."""
+    store = StoreFolder.create(tmp_path / "store")
+    now = time.time_ns() // SECOND * SECOND - 5 * SECOND
+    for number, rest in enumerate(({"link_bps": 10**10}, {"bin_ns": 10 * BIN})):
+        run = {"recording_id": f"run-{number}", "host": host}
+        write(store, "recordings", {"bin_ns": BIN, **rest, **run, "start_ns": now, "end_ns": now + 4 * SECOND})
+        write(store, "bins", {**run, "ts_ns": now})
+    server = Server(tmp_path / "store")
+    try:
+        reader = open_page(server.url, viewport={"width": 1280, "height": 900})
+        reader.page.select_option("#by", "interface")
+        reader.wait("document.querySelectorAll('.heat .ytick text').length === 2")
+        name = reader.page.locator("#lane option:checked").text_content()
+        assert name.startswith(f"{host} eth0 in, bins of ")
+        assert reader.page.evaluate(NAMES) in ([2, 2, True], [2, 2, name])
+        ticks = reader.page.locator(".heat .ytick text").all_text_contents()
+        assert all(tick[:7] == "cache-1" and tick[-4:] == "Gb/s" for tick in ticks) and len({*ticks}) == 2
+        assert sum("…" in tick for tick in ticks) == shortened
+        reader.page.set_viewport_size({"width": 390, "height": 844})
+        reader.wait("document.querySelectorAll('.heat .ytick text').length === 0")
+        assert reader.page.evaluate(NAMES) == [0, 0, name]
+        assert reader.page.evaluate("document.documentElement.scrollWidth") == 390
+        assert reader.troubles == []
+    finally:
+        server.stop()
 
 
 def test_a_page_that_cannot_draw_reports_it(browser, recorded):

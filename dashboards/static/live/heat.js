@@ -2,6 +2,7 @@
 // the rack. The axes are plotly's. The cells are pixels of a canvas over them, which take a hundredth of plotly's time.
 
 const HEAT_SECONDS = 300;
+const NAMES_FROM = 575; // pixels: a narrower figure has no names beside its rows
 
 class Heat {
   constructor(place, canvas, onPick, onTop = () => {}) {
@@ -73,12 +74,14 @@ class Heat {
     const width = this.place.clientWidth;
     if (!this.lane || !this.figure || !width) return;
     const { seconds, names, rows } = this.shown = this.matrix();
-    const named = names !== null && width > 574, left = named ? 190 : this.figure.layout.margin.l;
+    const { margin, yaxis, font } = this.figure.layout, named = names !== null && width >= NAMES_FROM;
+    const beside = named ? fitting(names, width / 2, `${yaxis.tickfont.size}px ${font.family}`) : { names: [], width: 0 };
+    const left = Math.max(margin.l, beside.width + 14);
     const top = this.topOf(rows, names);
     this.onTop(this.lane.link || names ? "line rate" : `${threeDigits(top)} ${this.lane.suffix.trim()}, the fullest`);
     this.paint(rows, seconds, top || 1, left);
     this.showChosen();
-    const axes = { ...timesAcross(seconds), ...(names === null ? timesUp : namesUp(named ? names : [], Math.max(1, rows.length))), "margin.l": left };
+    const axes = { ...timesAcross(seconds), ...(names === null ? timesUp : namesUp(beside.names, Math.max(1, rows.length))), "margin.l": left };
     if (JSON.stringify(axes) === this.axes) return;
     this.axes = JSON.stringify(axes);
     await Plotly.relayout(this.place, axes);
@@ -163,6 +166,30 @@ const timesUp = {
 const namesUp = (names, rows) => ({
   "yaxis.range": [0, rows], "yaxis.tickvals": names.map((_, i) => i + 0.5), "yaxis.ticktext": names.map(label), "yaxis.title.text": "",
 });
+
+// Returns the width of a text in pixels.
+function textWidth(text, font) {
+  const pen = new OffscreenCanvas(1, 1).getContext("2d");
+  pen.font = font;
+  return Math.ceil(pen.measureText(text).width);
+}
+
+// Returns the names as they fit into `room` pixels, and the width of the widest. What distinguishes names may be at
+// either end, so a name that is too long lacks its middle.
+function fitting(names, room, font) {
+  const fit = (name) => {
+    const letters = [...seen(name)];
+    let width = textWidth(letters.join(""), font);
+    while (width > room && letters.length > 2) {
+      const kept = Math.max(2, Math.min(letters.length - 1, Math.floor(letters.length * room / width)));
+      letters.splice(Math.ceil(kept / 2), letters.length - kept + 1, "…");
+      width = textWidth(letters.join(""), font);
+    }
+    return [letters.join(""), width];
+  };
+  const found = names.map(fit);
+  return { names: found.map(([name]) => name), width: Math.max(0, ...found.map(([, width]) => width)) };
+}
 
 // Returns 256 colours of a scale [[share, colour], …], as four bytes of an image in memory.
 function scaleWords(scale) {

@@ -78,6 +78,15 @@ class LiveView {
       select.dataset.key = key;
     }
     if (this.lane) select.value = this.lane.id;
+    this.showWholeName();
+  }
+
+  // A closed list cuts a long name at its end, which may be all that distinguishes it.
+  showWholeName() {
+    const select = one("#lane"), whole = one("#lane-name"), name = select.selectedOptions[0]?.textContent ?? "";
+    const { fontSize, fontFamily, paddingLeft, paddingRight } = getComputedStyle(select), arrow = 24;
+    whole.textContent = name;
+    whole.hidden = textWidth(name, `${fontSize} ${fontFamily}`) + parseFloat(paddingLeft) + parseFloat(paddingRight) + arrow <= select.clientWidth;
   }
 
   async choose(id, range = null) {
@@ -388,7 +397,7 @@ class LiveView {
     }
     addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.goTo(readLink(location.hash)));
-    addEventListener("resize", () => { this.request(); if (this.range) this.stand(...this.range); });
+    addEventListener("resize", () => { this.showWholeName(); this.request(); if (this.range) this.stand(...this.range); });
     setInterval(() => { if (this.socket?.readyState === WebSocket.OPEN) this.loadLanes().catch(() => {}); }, 5000);
     one("#span").value = String(this.span / 1e9);
   }
