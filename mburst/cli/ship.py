@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ..errors import Interrupted, MburstError, UsageError
 from ..fleet import DETECTED, LEVELS
 from ..fleet.target import check_address
+from ..listening.tls import folders_of
 from ..messages import clear_progress, print_lines, print_message, print_progress, report_lines
 from ..process import privileges
 from ..process.stopping import exit_code, until_stopped
@@ -141,7 +142,7 @@ def settle(store: StoreFolder, target: FleetTarget) -> None:
     """Give up all rights except to write the store and the target's folder, and to read what connections need."""
     named = [os.environ[name] for name in (*TOKENS, *CERTIFICATES) if os.environ.get(name)]
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
-    privileges.confine([*(os.path.dirname(path) or "." for path in named), *trusted], [store.path, *target.folders()])
+    privileges.confine([*folders_of(named), *trusted], [store.path, *target.folders()])
     privileges.drop()
 
 

@@ -250,7 +250,7 @@ def lasting(path: str | os.PathLike[str]) -> Path:
     not read."""
     above = Path(path).absolute()
     folder = next(one for one in above.parents if os.path.isdir(one))
-    return above if folder in (Path("/"), Path("/etc")) else folder
+    return above if folder.resolve() in (Path("/"), Path("/etc")) else folder
 
 
 def settle_listening(sockets: Sequence[str], user: str | None) -> None:

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pty
+import resource
 import signal
 import socket
 import ssl
@@ -14,16 +15,19 @@ import sys
 import time
 import urllib.parse
 import urllib.request
+from contextlib import contextmanager
 
 import pytest
 from authority import Authority
 from bounded import next_line
 from livestore import Server, filled
+from privilegelib import STRANGER, needs_root
 from waiting import wait_for
 from webattack import serving
 
 from mburst.__main__ import main
 from mburst.errors import MburstError
+from mburst.listening import tls
 from mburst.sql import StoreFolder
 from mburst.web.address import where_of
 
@@ -209,6 +213,23 @@ def test_https_with_a_certificate(store, tmp_path):
         server.stop()
 
 
+@contextmanager
+def working_as_stranger(folder):
+    """In this context this process works as another user, who can enter FOLDER."""
+    closed = [
+        (above, above.stat().st_mode) for above in (folder, *folder.parents) if above.stat().st_mode & 0o011 != 0o011
+    ]
+    for above, mode in closed:
+        above.chmod(mode | 0o011)
+    os.seteuid(STRANGER)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        for above, mode in closed:
+            above.chmod(mode)
+
+
 def serial(port, trusting):
     """Returns the serial number of the certificate that the server presents."""
     with (
@@ -237,6 +258,83 @@ def test_a_renewed_certificate_is_used_from_the_next_connection_on(verb, store, 
     assert first != second == third == fourth
     assert error.count("still used") == 2 and f"{key}: not a private key in PEM" in error
     assert f"{key}: cannot read: No such file or directory" in error
+
+
+@pytest.fixture
+def renewed(tmp_path):
+    """Returns a context of a server, its lines, the files, and what renews these."""
+    authority, lines = Authority(tmp_path), []
+    certificate, key = authority.issue("server", ["127.0.0.1"])
+    found = tls.RenewedContext(tls.Certificates(certificate, key), "http/1.1", lines.append)
+    return found, lines, certificate, key, lambda: authority.issue("server", ["127.0.0.1"])
+
+
+def test_a_renewal_that_fails_for_a_time_is_made_up_for(renewed, monkeypatch):
+    """Nothing about the files changes when the reason is gone, here file descriptors. Each failure is said once, and
+    its end."""
+    found, lines, certificate, _, renew = renewed
+    first, most = found(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    renew()
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, most[1]))
+        assert found() is found() is first
+        monkeypatch.setattr(tls, "RETRY_S", 0)
+        found._again = 0
+        assert found() is first
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    second = found()
+    assert second is not first and second is found()
+    assert lines == [
+        f"{certificate}: cannot read: Too many open files: the certificates that were there before are still used",
+        f"{certificate}: the new certificate is used now",
+    ]
+
+
+@needs_root
+def test_a_key_that_becomes_readable_after_its_renewal_is_used(renewed):
+    found, lines, certificate, key, renew = renewed
+    first = found()
+    renew()
+    key.chmod(0o600)
+    with working_as_stranger(key.parent):
+        assert found() is found() is first
+        os.seteuid(0)
+        key.chmod(0o644)
+        os.seteuid(STRANGER)
+        assert found() is not first
+    assert [line.partition(": ")[0] for line in lines] == [str(key), str(certificate)]
+
+
+@needs_root
+def test_a_key_that_is_hidden_from_the_later_user_is_not_taken_for_renewed(renewed):
+    """It is said once that its renewal would not be seen. A new certificate beside it is seen."""
+    _, lines, certificate, key, renew = renewed
+    hidden = key.parent / "hidden"
+    hidden.mkdir(mode=0o700)
+    moved = key.rename(hidden / key.name)
+    found = tls.RenewedContext(tls.Certificates(certificate, moved), "http/1.1", lines.append)
+    first = found()
+    with working_as_stranger(key.parent):
+        assert found() is found() is first
+        assert lines == [f"{moved}: cannot be seen with the rights of this process: restart mburst if it is renewed"]
+        os.seteuid(0)
+        renew()
+        os.seteuid(STRANGER)
+        assert found() is first
+    assert lines[1:] == [
+        f"{moved}: cannot read: Permission denied: the certificates that were there before are still used"
+    ]
+
+
+@pytest.mark.parametrize("folder", ["/", "/etc"])
+def test_the_folders_of_certificates_are_not_those_that_root_must_not_read(folder, tmp_path):
+    (tmp_path / "to").mkdir()
+    (tmp_path / "linked").symlink_to(folder)
+    (tmp_path / "to" / "tls.key").touch()
+    (tmp_path / "tls.key").symlink_to("to/tls.key")
+    files = [os.path.join(folder, "mburst.pem"), tmp_path / "linked" / "mburst.pem", tmp_path / "tls.key"]
+    assert tls.folders_of(files) == sorted({*map(str, files[:2]), str(tmp_path), str(tmp_path / "to")})
 
 
 def test_an_encrypted_key_is_refused_without_asking_for_its_password(store, tmp_path, capsys):
@@ -281,7 +379,10 @@ def test_a_terminal_that_is_closed_leaves_no_store(lab, tmp_path):
 
 
 def test_an_interface_is_recorded_and_shown(lab, sender, tmp_path):
-    folder = tmp_path / "store"
+    """By https, with a certificate that is renewed."""
+    folder, authority = tmp_path / "store", Authority(tmp_path)
+    trusting = ssl.create_default_context(cafile=str(authority.ca))
+    certificate, key = authority.issue("server", ["127.0.0.1"])
     server = Server(
         lab.b,
         "-o",
@@ -293,6 +394,7 @@ def test_an_interface_is_recorded_and_shown(lab, sender, tmp_path):
         "--rack",
         "r7",
         "--open",
+        *("--tls-cert", str(certificate), "--tls-key", str(key)),
         prefix=("ip", "netns", "exec", lab.far),
     )
     try:
@@ -300,8 +402,11 @@ def test_an_interface_is_recorded_and_shown(lab, sender, tmp_path):
             lanes, until = [], time.monotonic() + 60
             while not any(lane["direction"] == "in" for lane in lanes) and time.monotonic() < until:
                 lab.call(lab.near, f"{sender} {lab.a} 20 1000 500")
-                with urllib.request.urlopen(f"{server.url}lanes", timeout=60) as answer:
+                with urllib.request.urlopen(f"{server.url}lanes", timeout=60, context=trusting) as answer:
                     lanes = json.load(answer)
+            before = serial(server.port, trusting)
+            authority.issue("server", ["127.0.0.1"])
+            assert serial(server.port, trusting) != before
         [lane] = [lane for lane in lanes if lane["direction"] == "in"]
         assert (lane["host"], lane["rack"], lane["interface"], lane["link"]) == ("far", "r7", lab.b, 10**9)
         assert lane["recording"]
