@@ -16,7 +16,7 @@ def overview(live: LiveStore, rack: str, seconds: int) -> dict[str, Any]:
     """Returns the newest seconds of every lane of a rack (or of all racks, if it is empty) with a known link speed."""
     with live.lock:
         lanes = [lane for lane in live.lanes.values() if lane.link_bps and (not rack or lane.named("rack") == rack)]
-        names = names_of(lanes)
+        names = names_of(live.lanes.values())
         edge = max((lane.edge_ns for lane in lanes), default=0) // NS_PER_S
         rows = [
             {"id": lane.id, "name": names[lane.id], "percent": fullest_bins(lane, edge - seconds, edge + 1)}
