@@ -10,14 +10,14 @@ from typing import NamedTuple
 from ... import extras
 from ...errors import MburstError, UsageError
 from ...units import whole
-from .rows import LONGEST, NamedPrefix, is_address
+from .rows import LONGEST, NamedPrefix, is_address, reads_like_address
 
 AT_ONCE = 8  # questions
 ANSWER_S = 2.0  # for one question, including retries
 
 
 class ReverseNames(NamedTuple):
-    """`nameless` are addresses that have no name according to an answer, or only names that are addresses.
+    """`nameless` are addresses that have no name according to an answer, or only names that read like addresses.
     `unanswered` are those without an answer."""
 
     names: list[NamedPrefix]
@@ -56,7 +56,7 @@ def ask(
         except dns.exception.DNSException:
             return None
         names = [str(record.target.to_text(omit_final_dot=True)) for record in answer]
-        return min((name for name in names if name != "." and not is_address(name)), default="")[:LONGEST]
+        return min((name for name in names if name != "." and not reads_like_address(name)), default="")[:LONGEST]
 
     known = [address for address in addresses if is_address(address)]
     with ThreadPoolExecutor(AT_ONCE) as pool:

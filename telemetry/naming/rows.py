@@ -66,6 +66,11 @@ def is_address(text: object) -> bool:
     return "%" not in str(text)
 
 
+def reads_like_address(text: str) -> bool:
+    """Whether a reader would take TEXT for an IP address or a network: also 10.0.0.1/32, 010.0.0.1 and fe80::1%eth0."""
+    return is_address(re.sub(r"\b0+(?=\d)", "", re.split("[/%]", text)[0].strip("[]")))
+
+
 def merged(names: list[NamedPrefix]) -> list[NamedPrefix]:
     """Returns one row for each prefix, by prefix: the first text of each kind; several services are listed together.
     For sources without times."""

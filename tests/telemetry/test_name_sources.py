@@ -176,7 +176,14 @@ def test_reverse_dns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "named"), [("10.9.9.9.", False), (".", False), ("1.2.3.", True), ("xn--bcher-kva.example.", True)]
+    ("answer", "named"),
+    [
+        *(
+            (one, False)
+            for one in ("10.9.9.9.", ".", "10.9.9.9/32.", "010.009.009.009.", "fe80::1%eth0.", "[fe80::1].")
+        ),
+        *((one, True) for one in ("1.2.3.", "xn--bcher-kva.example.", "host/1.", "10.9.9.9.example.")),
+    ],
 )
 def test_an_address_or_an_empty_name_in_dns_names_nothing(answer: str, named: bool) -> None:
     """A sender would otherwise be shown as another address: whoever has the zone of an address decides on its names."""
