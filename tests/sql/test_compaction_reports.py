@@ -21,6 +21,7 @@ from mburst.errors import MburstError
 from mburst.sql import StoreFolder
 from mburst.units import NS_PER_DAY
 
+MIDNIGHT = DAY + NS_PER_DAY
 WHOLE = DAY + 2 * NS_PER_DAY  # from here on the store has every bin
 RECENT = WHOLE + NS_PER_DAY // 2
 THRESHOLDS = (0.25, 0.5, 0.9)
@@ -45,7 +46,7 @@ def random_case(chance: random.Random) -> dict[str, Any]:
     width = chance.choice(WIDTHS_NS)
     pieces = [
         [
-            (PLACES[1], 650, 150, 0.3, chance.randrange(2**32)),
+            (MIDNIGHT, -50, 150, 0.3, chance.randrange(2**32)),
             (RECENT, 0, 60, 1.0, chance.randrange(2**32)),
             *(
                 (chance.choice(PLACES), chance.randint(0, 1400), chance.randint(1, 150), full, chance.randrange(2**32))
@@ -93,6 +94,15 @@ def facts(answer: Callable[[], Any]) -> Any:
         return json.loads(json.dumps(answer().to_dict()))
     except MburstError as error:
         return str(error)
+
+
+def test_the_cases_have_traffic_on_each_day() -> None:
+    """Otherwise the second day is not compacted, and reports begin there."""
+    for seed in range(20):
+        case = random_case(random.Random(seed))
+        for pieces in case["recordings"]:
+            days = {(row["ts_ns"] - DAY) // NS_PER_DAY for row in traffic(case, pieces)[0]}
+            assert days == {0, 1, 2}, seed
 
 
 @pytest.mark.costly
