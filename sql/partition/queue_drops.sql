@@ -6,6 +6,8 @@
 -- drops. Without a queue in the link, all queues at the port's output count, each packet once (windows_of_port). Times
 -- are as the device and the host stamped them: if the clock of a device differs by more than a window, its drops appear
 -- beside the bursts. A link without an interface stands for all interfaces of the host; links hold as in `links_at`.
+-- Of windows with the same packets (counted_elsewhere), those that count are chosen for each span: if another choice is
+-- made for the next span, the packets of a window across the edge may count twice or not at all.
 WITH heard AS (
     SELECT rack, host, interface, start_ns, end_ns FROM recorded
     WHERE direction <> 'out' AND recording_id IN (SELECT recording_id FROM lanes WHERE backend <> 'otlp')

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from counted_windows import counting, named
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from linked import links_at
 from storelib import write
@@ -27,6 +28,10 @@ LENGTH = 40
 HOSTS = (("r1", "a", "eth0"), ("r1", "a", "eth1"), ("r1", "b", "eth0"), ("r2", "a", "eth0"))
 COUNTS = ("windows", "lossy_windows", "drops", "burst_windows", "lossy_burst_windows", "burst_drops")
 NAMES = ("rack", "host", "interface", "device", "port", "queue", "semantics")
+LINK = {"ts_ns": -S, "host": "b", "interface": "eth0", "rack": "r1", "port": "p1", "queue": "",
+        "origin": "configuration", "present": True}  # fmt: skip
+WINDOW = {"window_start_ns": 3 * S, "length": S // 4, "port": "p1", "queue": "0", "semantics": "gauge",
+          "dropped_packets": 5, "quality": 0}  # fmt: skip
 
 hot = st.lists(st.sets(st.integers(0, LENGTH - 1), max_size=12), min_size=len(HOSTS), max_size=len(HOSTS))
 links = st.lists(
@@ -102,15 +107,25 @@ def holding(linked: list[Any], rack: str, host: str, interface: str, window: Any
     }
 
 
+def drops_once(seen: list[Any], port: str, since: int, until: int) -> dict[Any, int | None]:
+    """Returns the drops of the port's windows that reach into [since, until); None where other windows have them."""
+    windows = [{**timed(row), "batch": ""} for row in seen if row["port"] == port]
+    within = [window for window in windows if window["window_start_ns"] < until and window["ts_ns"] > since]
+    return {window: counts["dropped_packets"] for window, counts in counting(within).items()}
+
+
 def counted(store: StoreFolder, linked: list[Any], seen: list[Any], since: int, until: int) -> Counter[Any]:
     """Returns the rows of queue_drops.sql, counted in Python."""
     with store.connect() as con:
         bursts = find_bursts(con)
+    once = {port: drops_once(seen, port, since, until) for port in ("p1", "p2")}
     rows: set[Any] = set()
     for window in map(timed, seen):
         recorded = window["window_start_ns"] >= START and window["ts_ns"] <= START + LENGTH * S
         drops = window["dropped_packets"]
         if not recorded or drops is None or window["quality"] or not since <= window["window_start_ns"] < until:
+            continue
+        if once[window["port"]][named(window)] is None:
             continue
         for rack, host, interface in HOSTS:
             for name in holding(linked, rack, host, interface, window):
@@ -152,8 +167,7 @@ def counted(store: StoreFolder, linked: list[Any], seen: list[Any], since: int, 
 def test_drops_of_a_port_are_those_of_its_output_once(
     queues: tuple[str, ...], linked_queue: str, found: set[str], tmp_path: Path
 ) -> None:
-    link = {"ts_ns": -S, "host": "b", "interface": "eth0", "rack": "r1", "port": "p1", "queue": linked_queue,
-            "origin": "configuration", "present": True}  # fmt: skip
+    link = {**LINK, "queue": linked_queue}
     seen = [{"window_start_ns": 2 * S, "length": S, "port": "p1", "queue": queue, "semantics": "gauge",
              "dropped_packets": 3, "quality": 0} for queue in queues]  # fmt: skip
     store = filled(tmp_path / "store", [set(), set(), {2}, set()], [link], seen)
@@ -175,11 +189,9 @@ def test_classes_of_a_port_count_when_the_whole_queue_has_no_window(
     cut: tuple[int, ...], queues: list[tuple[str, int]], drops: int, tmp_path: Path
 ) -> None:
     """Whether a span is divided or not."""
-    link = {"ts_ns": -S, "host": "b", "interface": "eth0", "rack": "r1", "port": "p1", "queue": "",
-            "origin": "configuration", "present": True}  # fmt: skip
     seen = [{"window_start_ns": at * S, "length": S, "port": "p1", "queue": queue.split()[0], "semantics": "gauge",
              "dropped_packets": 3, "quality": 1024 if " " in queue else 0} for queue, at in queues]  # fmt: skip
-    store = filled(tmp_path / "store", [set(), set(), {2}, set()], [link], seen)
+    store = filled(tmp_path / "store", [set(), set(), {2}, set()], [LINK], seen)
     edges = [START, *(START + at * S for at in cut), START + HOUR]
     spans = [detect(store.files(), since_ns=since, until_ns=until).tables for since, until in pairwise(edges)]
     assert sum(row["drops"] for tables in spans for row in tables.queue_drops.to_pylist()) == drops
@@ -188,8 +200,7 @@ def test_classes_of_a_port_count_when_the_whole_queue_has_no_window(
 @pytest.mark.parametrize(("linked_queue", "drops"), [(None, 9 + 3), ("", 9), ("1:10", 6), ("in:0", 3)])
 def test_drops_of_the_ports_of_a_rack_count_once(linked_queue: str | None, drops: int, tmp_path: Path) -> None:
     """Three packets in each window: of the whole port (0), of its classes also when it has none, and at its input."""
-    link = {"ts_ns": -S, "host": "b", "interface": "eth0", "rack": "r1", "port": "p1", "queue": linked_queue,
-            "origin": "configuration", "present": True}  # fmt: skip
+    link = {**LINK, "queue": linked_queue}
     seen = [
         {"window_start_ns": at * S, "length": S, "port": port, "queue": queue, "semantics": "gauge",
          "dropped_packets": 3, "quality": 0}
@@ -209,14 +220,18 @@ def test_drops_of_the_ports_of_a_rack_count_once(linked_queue: str | None, drops
 @pytest.mark.costly
 @settings(max_examples=12, deadline=None)
 @given(hot, links, windows, st.integers(1, LENGTH - 1))
+@example([set()] * len(HOSTS), [LINK], [{**WINDOW, "length": 3 * S}, WINDOW], 1)  # of two widths
 def test_windows_beside_bursts_are_counted_once_however_it_is_divided(
     tmp_path_factory: pytest.TempPathFactory, hot_bins: list[Any], linked: list[Any], seen: list[Any], cut: int
 ) -> None:
+    """Windows of different widths may have the same packets: which of them count depends on the windows of the span."""
     store = filled(tmp_path_factory.mktemp("drops") / "store", hot_bins, linked, seen)
     edges = [START - HOUR, START + cut * S, START + HOUR]
     found: Counter[Any] = Counter()
+    expected: Counter[Any] = Counter()
     for since, until in pairwise(edges):
+        expected.update(counted(store, linked, seen, since, until))
         for row in detect(store.files(), since_ns=since, until_ns=until).tables.queue_drops.to_pylist():
             of = (*(row[name] for name in NAMES), row["hour_ns"])
             found.update({(of, name): row[name] for name in COUNTS})
-    assert +found == counted(store, linked, seen, edges[0], edges[-1])
+    assert +found == expected
