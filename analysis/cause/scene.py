@@ -119,7 +119,7 @@ class Unrecorded(NamedTuple):
 class Soundness(NamedTuple):
     """The quality of the recording of the port. dropped: packets that its captures lost; is_least: or more. lossy:
     share of the full stretches that delayed probes in which it lost packets, or may have. missing: upper bound for the
-    share of lost bytes there, as far as their number is known; infinite if it is not known at all. above: the traffic
+    share of lost bytes there; infinite if bins lost packets, and more than the known number may be lost. above: traffic
     in `above_ns`, as a share of line rate, if it is more than the link can carry; else 0."""
 
     dropped: int

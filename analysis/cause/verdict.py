@@ -370,10 +370,12 @@ def why_not(other: Evidence) -> str:
 def stated(evidence: Evidence) -> list[str]:
     """Returns statements that go with any verdict that rests on a lossy capture."""
     sound = evidence.soundness
-    if sound is None or not sound.dropped:
+    if sound is None or not (sound.dropped or (sound.is_least and sound.lossy)):
         return []
     port = evidence.crossing.port.name if evidence.crossing else "the port"
     packets = f"{'at least ' if sound.is_least else ''}{format_count(sound.dropped, 'packet')}"
+    if not sound.dropped:
+        packets = "packets, not known how many"
     return [f"the capture of {port} lost {packets}: what it counted is a lower bound"]
 
 

@@ -146,6 +146,7 @@ def evidence_facts(finding: Finding | None) -> dict[str, Any]:
         if evidence.soundness is None
         else {
             "dropped": evidence.soundness.dropped,
+            "dropped_is_least": evidence.soundness.is_least,
             "lossy_share": evidence.soundness.lossy,
             "above_line_rate": evidence.soundness.above or None,
             "above_ns": whole(evidence.soundness.above_ns) or None,

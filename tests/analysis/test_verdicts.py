@@ -105,6 +105,16 @@ def test_packets_that_the_capture_lost_are_stated_and_a_doubt_if_they_matter() -
     assert verdict.cause == "bursts" and "lost at least 7 packets" in verdict.reasons[1]
     _, verdict = verdict_of(changed_port(case, is_least=True, lossy=np.cumsum(lossy, dtype=np.int32)))
     assert verdict.cause == "undetermined", "a recorder that did not end marked bins, and stored no number"
+    for known in (1, 7):
+        _, verdict = verdict_of(
+            changed_port(case, is_least=True, dropped=known, lossy=np.cumsum(lossy, dtype=np.int32))
+        )
+        assert verdict.cause == "undetermined", "of at least so many, the most is as unknown as of no number"
+    lossy[np.flatnonzero(lossy)[10:]] = 0
+    few = np.cumsum(lossy, dtype=np.int32)
+    for number, said in ((0, "lost packets, not known how many"), (7, "lost at least 7 packets")):
+        _, verdict = verdict_of(changed_port(case, is_least=True, dropped=number, lossy=few))
+        assert verdict.cause == "bursts" and said in verdict.reasons[1], "one that runs has marked few of the stretches"
 
 
 @pytest.mark.parametrize("kind", ["cut-short", "shallow-windows", "policer", "fast-repeated"])

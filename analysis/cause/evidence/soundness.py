@@ -33,7 +33,7 @@ def against_recording(evidence: Evidence) -> None:
     met = delaying(port, evidence.met[late & ~evidence.repeats.held])
     lossy = float(np.mean(lost_in(port, met))) if len(met.first) else 0.0
     carried = float((port.carried_before(met.last) - port.carried_before(met.first)).sum()) if len(met.first) else 0.0
-    is_unknown = port.is_least and not port.dropped
+    is_unknown = port.is_least and port.lossy is not None  # bins lost packets, and the number goes on
     missing = math.inf if is_unknown else port.dropped * FULL_FRAME_WIRE_BYTES / max(carried, 1.0)
     evidence.soundness = Soundness(port.dropped, port.is_least, lossy, missing, *excessive(port, met))
     evidence.marked = marked(port, met)
