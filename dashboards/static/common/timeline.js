@@ -63,7 +63,7 @@ class Timeline {
   wire() {
     this.place.onpointermove = (event) => this.readOut(this.timeAt(event));
     this.place.onpointerdown = (event) => {
-      isTouched = event.pointerType !== "mouse";
+      isTouched = event.pointerType === "touch";
       this.readOut(this.timeAt(event));
     };
     this.place.onpointerleave = (event) => { if (event.pointerType === "mouse") this.readOut(null); };
