@@ -46,9 +46,9 @@ def mark_copies(store: Path, files: Iterable[SealedFile]) -> None:
         return
     back = list(files)
     for folder in _folders_of(back):
-        parts = {_part(file.name) for file in back if file.path.parent == folder}
+        names = [file.name for file in back if file.path.parent == folder]
         for name in _names_in(store / ASIDE / folder.relative_to(store)):
-            if _part(name) in parts:
+            if _is_in(names, name):
                 _mark_copy(store, folder / name.name)
     segments = {(file.path.parents[2].name, file.name.segment.name): file for file in back}
     for (table, segment), file in segments.items():
@@ -75,12 +75,9 @@ def missing_files(store: Path, narrow: Callable[[str], FileSelection]) -> dict[s
 def missing(store: Path, table: str, narrow: FileSelection) -> list[DamagedFile]:
     """Returns the same for TABLE."""
     hot, sealed = list_hot(store / ASIDE, table), list_sealed(store / ASIDE, table, narrow)
-    back = {
-        folder: {_part(name) for name in _names_in(store / folder.relative_to(store / ASIDE))}
-        for folder in _folders_of(sealed.files)
-    }
+    back = {folder: _names_in(store / folder.relative_to(store / ASIDE)) for folder in _folders_of(sealed.files)}
     found = [
-        damaged_file(file, table, SET_ASIDE) for file in sealed.files if _part(file.name) not in back[file.path.parent]
+        damaged_file(file, table, SET_ASIDE) for file in sealed.files if not _is_in(back[file.path.parent], file.name)
     ]
     found += [replace(damage, reason=SET_ASIDE) for damage in [*hot.damage, *sealed.damage]]
     for path, segment in hot.logs.items():
@@ -97,9 +94,15 @@ def _folders_of(files: Iterable[SealedFile]) -> set[Path]:
     return {file.path.parent for file in files}
 
 
-def _part(name: SealedName) -> tuple[str, int]:
-    """Equal for two names of files with the same rows, which may differ in their bytes."""
-    return name.segment.name, name.part
+def _is_in(names: Iterable[SealedName], lost: SealedName) -> bool:
+    """Whether one of the files NAMES has the rows of the file LOST: it is of the same part, and reaches as far. Their
+    bytes may differ; if it was sealed earlier, it has fewer rows."""
+    return any(
+        (name.segment.name, name.part) == (lost.segment.name, lost.part)
+        and name.first_ns <= lost.first_ns
+        and name.last_ns >= lost.last_ns
+        for name in names
+    )
 
 
 def _names_in(folder: Path) -> list[SealedName]:

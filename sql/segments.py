@@ -96,6 +96,11 @@ class SealedFile:
         folder = self.path.parent.name
         return rack_of(folder) if folder.startswith("rack=") else ""
 
+    @property
+    def segment_part(self) -> tuple[str, int]:
+        """Its segment, and which part of it: copies have the same."""
+        return self.name.segment.name, self.name.part
+
 
 @dataclass
 class Listing:
@@ -293,21 +298,12 @@ def sealed_rows(store: Path, table: str, segment: str, rack: str | None) -> int:
 
 
 def sound_rows(paths: Collection[Path], faults: Collection[Path]) -> int:
-    """Returns the number of rows of the sealed files of a segment, without second copies; 0 if any of the others is
-    among FAULTS, or cannot be read."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    """Returns the number of rows of the sealed files of a segment, without copies; 0 if a part of it has no sound file
+    (FAULTS are not), or cannot be read."""
     files = [SealedFile(path, name) for path in paths if (name := SealedName.parse(path.name)) is not None]
-    second = second_copies(files, lambda _: faults)
-    counting = [file.path for file in files if file not in second]
-    try:
-        if any(path in faults for path in counting):
-            return 0
-        return sum(pq.read_metadata(plain_name(path)).num_rows for path in counting)
-    except (OSError, pa.ArrowException) as error:
-        disk.refuse_shortage(error, next(iter(paths)))
-        return 0
+    rows = {file.path: _rows(file.path) for file in files}
+    counting = [file.path for file in _kept(files, faults, rows).values()]
+    return 0 if any(path in faults or rows[path] < 0 for path in counting) else sum(rows[path] for path in counting)
 
 
 def sealed_paths(store: Path, table: str, segment: str, rack: str | None) -> list[Path]:
@@ -321,21 +317,50 @@ def sealed_paths(store: Path, table: str, segment: str, rack: str | None) -> lis
 
 
 def second_copies(files: list[SealedFile], faults_of: Callable[[list[Path]], Collection[Path]]) -> list[SealedFile]:
-    """Of several files with the same part of a segment, all but one; they would be counted twice. The one that counts
-    is the newest of the sound ones, or if none is sound, the newest. FAULTS_OF returns which of some files are not
-    sound."""
+    """Of several files with the same part of a segment, those of which every row is in the one that counts; they would
+    be counted twice. FAULTS_OF returns which of some files are not sound. A damaged file that had more rows, or whose
+    number of rows cannot be read, is no second copy: rows may be missing."""
     several = with_copies(files)
     faults = faults_of([file.path for file in several]) if several else ()
-    kept: dict[tuple[str, int], SealedFile] = {}
-    for file in sorted(several, key=lambda file: (file.path not in faults, _modified_ns(file.path), str(file.path))):
-        kept[file.name.segment.name, file.name.part] = file
-    return [file for file in several if file not in kept.values()]
+    rows = {file.path: _rows(file.path) for file in several}
+    kept = _kept(several, faults, rows)
+    return [
+        file
+        for file in several
+        if file is not (counting := kept[file.segment_part])
+        and (file.path not in faults or 0 <= rows[file.path] <= rows[counting.path])
+    ]
+
+
+def _kept(
+    files: list[SealedFile], faults: Collection[Path], rows: Mapping[Path, int]
+) -> dict[tuple[str, int], SealedFile]:
+    """The file that counts of each part of a segment: a sound one, if there is one, with the most rows, since a segment
+    only grows; of several such files the newest."""
+    return {
+        file.segment_part: file
+        for file in sorted(
+            files, key=lambda file: (file.path not in faults, rows[file.path], _modified_ns(file.path), str(file.path))
+        )
+    }
+
+
+def _rows(path: Path) -> int:
+    """The number of rows of a sealed file; -1 if it cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return int(pq.read_metadata(plain_name(path)).num_rows)
+    except (OSError, pa.ArrowException) as error:
+        disk.refuse_shortage(error, path)
+        return -1
 
 
 def with_copies(files: list[SealedFile]) -> list[SealedFile]:
     """The files beside which there is another one with the same part of a segment."""
-    times = Counter((file.name.segment.name, file.name.part) for file in files)
-    return [file for file in files if times[file.name.segment.name, file.name.part] > 1]
+    times = Counter(file.segment_part for file in files)
+    return [file for file in files if times[file.segment_part] > 1]
 
 
 def _modified_ns(path: Path) -> int:

@@ -18,7 +18,7 @@ from .. import aside, disk, replacing, verified
 from ..damage import SECOND_COPY, DamagedFile
 from ..disk import failing_as_one_line
 from ..format.filenames import ASIDE, HOT, PACKETS, REPLACED, SHIPPED, Segment
-from ..format.hotlog import LogReader, is_regular
+from ..format.hotlog import LogReader, is_regular, read_log
 from ..segments import (
     FileSelection,
     Listing,
@@ -239,11 +239,20 @@ def _check_sealed(file: SealedFile, table: str, hot: Listing) -> DamagedFile | R
     reason = verified.fault(file.path)
     if not reason or not os.path.lexists(file.path):
         return None
-    if any(log.stem == file.name.segment.name for log in hot.logs):
+    if any(log.stem == file.name.segment.name and not _is_outdated(log, table) for log in hot.logs):
         return Remark(str(file.path), f"{reason}; its rows are still in the hot log")
     with suppress(OSError):  # known from now on to readers, although nobody has written to it
         verified.forget(file.path)
     return damaged_file(file, table, reason)
+
+
+def _is_outdated(log: Path, table: str) -> bool:
+    """Whether the hot log has fewer rows than are sealed of its segment, so that it does not count."""
+    try:
+        read = read_log(log)
+    except OSError:
+        return False
+    return sealed_rows(log.parents[2], table, log.stem, read.rack) > read.count
 
 
 def _doubled(sealed: Listing, hot: Listing) -> list[SealedFile]:

@@ -153,6 +153,58 @@ def test_the_sound_one_of_two_copies_counts(tmp_path: Path, newest: str, rotted:
     assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
 
 
+def sealed_twice(tmp_path: Path, fewer: int) -> tuple[StoreFolder, list[Path], list[Path]]:
+    """Returns a store with the files of one segment as sealed after FEWER batches and after all, and those of each that
+    differ."""
+    store = StoreFolder.create(tmp_path / "store")
+    path, ends = dead_log(store)
+    shutil.copytree(store.path, tmp_path / "whole")
+    shutil.copytree(path.parent, tmp_path / "logs")
+    path.write_bytes(path.read_bytes()[: ends[fewer]])
+    store.seal()
+    whole = StoreFolder.open(tmp_path / "whole")
+    whole.seal()
+    early, late = ({of.relative_to(at.path) for of in sealed_files(at, "bins")} for at in (store, whole))
+    for of in late:
+        (store.path / of).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(whole.path / of, store.path / of)
+    return store, *([store.path / of for of in some] for some in (early - late, late - early))
+
+
+@pytest.mark.parametrize("newest", ["fewer", "more"])
+def test_of_sound_copies_that_with_the_most_rows_counts(tmp_path: Path, newest: str) -> None:
+    """A segment that was sealed in a copy of the store may have grown in the original."""
+    store, fewer, more = sealed_twice(tmp_path, 3)
+    for of in more if newest == "fewer" else fewer:
+        os.utime(of, (0, 0))
+    assert len(fewer) == 1 and counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [SECOND_COPY])
+    assert [damaged.path for damaged in check(store.path).damaged] == [str(*fewer)]
+    assert [damaged.path for damaged in check_changed(store.path)] == [str(*fewer)]
+    [done] = repair(store.path)
+    assert str(done).endswith("lost: nothing") and check(store.path).is_sound
+    assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
+
+
+@pytest.mark.parametrize("at", [30, -6])
+@pytest.mark.parametrize("with_log", [True, False])
+def test_rows_that_only_a_damaged_copy_had_are_missing(tmp_path: Path, at: int, with_log: bool) -> None:
+    """AT its end, the damage hides how many rows it had."""
+    store, [fewer], more = sealed_twice(tmp_path, 3)
+    [longer] = [of for of in more if of.parent == fewer.parent]
+    left = BATCHES * ROWS - (pq.read_metadata(longer).num_rows - pq.read_metadata(fewer).num_rows)
+    flip(longer, at)
+    if with_log:  # of an earlier moment
+        [log] = (tmp_path / "logs").iterdir()
+        os.truncate(shutil.copy2(log, store.path / "hot" / "bins"), log.stat().st_size // 2)
+    count, distinct, reasons = counted(store)
+    assert count == distinct == left and len(reasons) == 1 and SECOND_COPY not in reasons
+    [found] = check(store.path).damaged
+    assert found.path == str(longer) and found.missing().startswith("rows of bins")
+    [done] = repair(store.path)
+    assert not done.is_copy and len(check(store.path).missing) == 1
+    assert counted(store)[:2] == (left, left)
+
+
 def test_of_two_damaged_copies_one_is_missing(tmp_path: Path) -> None:
     store = StoreFolder.create(tmp_path / "store")
     dead_log(store)
