@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -81,11 +81,15 @@ class ContextSeries:
 
 class LiveStore:
     """The live view's knowledge of a store. `poll` is for one thread; readers that may run at the same time hold
-    `lock`."""
+    `lock`. DROPPED returns how many packets the captures of this process have dropped so far, by the id of each of
+    their recordings."""
 
-    def __init__(self, store: StoreFolder, rack: str | None = None) -> None:
+    def __init__(
+        self, store: StoreFolder, rack: str | None = None, dropped: Callable[[], Mapping[str, int]] = dict
+    ) -> None:
         self.store = store
         self.rack = rack
+        self._dropped = dropped
         self.lock = threading.RLock()
         self.lanes: dict[tuple[Any, ...], LiveLane] = {}
         self.lane_of: dict[str, LiveLane] = {}
@@ -100,12 +104,13 @@ class LiveStore:
         self._begin()
 
     def loss_of(self, lane: LiveLane) -> CaptureLoss:
-        """Returns what the captures of LANE's recordings dropped, according to their rows. Its packets are not
-        counted."""
+        """Returns what the captures of LANE's recordings dropped: those of this process so far, others according to
+        their rows. Its packets are not counted."""
         captures: dict[str, int] = {}
-        for recording in lane.recordings.values():
+        so_far = self._dropped()
+        for name, recording in lane.recordings.items():
             known = captures.get(recording["capture_id"], 0)
-            captures[recording["capture_id"]] = max(known, recording["dropped"])
+            captures[recording["capture_id"]] = max(known, so_far.get(name, recording["dropped"]))
         names = {
             (other.named("direction"), other.named("interface"))
             for other in self.lanes.values()
@@ -115,7 +120,7 @@ class LiveStore:
             dropped=sum(captures.values()),
             directions=len({direction for direction, _ in names}),
             interfaces=len({interface for _, interface in names}),
-            is_least=not all(recording["complete"] for recording in lane.recordings.values()),
+            is_least=not all(name in so_far or of["complete"] for name, of in lane.recordings.items()),
         )
 
     @property

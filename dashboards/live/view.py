@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -35,14 +34,12 @@ Message = tuple[bytes, Position]
 
 
 class LiveView:
-    """Follows a store for any number of browsers, and makes their messages, in any thread. `dropped` returns the
-    packets that the recording of an interface in this process has lost so far, if there is one."""
+    """Follows a store for any number of browsers, and makes their messages, in any thread."""
 
-    def __init__(self, live: LiveStore, bursts: LiveBursts, dropped: Callable[[str], int] | None = None) -> None:
+    def __init__(self, live: LiveStore, bursts: LiveBursts) -> None:
         self.live = live
         self.bursts = bursts
         self.history = History(live, bursts.definition)
-        self.dropped = dropped
         self.wakers: set[asyncio.Event] = set()  # of browsers; each clears its own
         self.look = LiveLook(live, bursts)
         self.tick = 0
@@ -187,8 +184,8 @@ class LiveView:
         stamps = [name for bit, name in STAMPS.items() if lane.stamps & bit]
         return {
             "recording": lane.recording,
-            "dropped": self.dropped(lane.named("interface")) if self.dropped else loss.dropped,
-            "droppedIsWhole": self.dropped is not None or not loss.is_least,
+            "dropped": loss.dropped,
+            "droppedIsWhole": not loss.is_least,
             "scope": loss.scope,
             "isPort": lane.is_port,
             "above": above_line_rate(lane.is_port),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -31,8 +30,7 @@ STEP = 4  # one key press goes back by a fourth of the shown time
 
 
 class TopApp(App[None]):
-    """`dropped` returns the packets that the recording of an interface in this process has lost so far, if there is
-    one."""
+    """The screen of `mburst top`."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -51,13 +49,12 @@ class TopApp(App[None]):
         ("q,ctrl+c", "quit", "quit"),
     ]
 
-    def __init__(self, look: LiveLook, title: str, dropped: Callable[[str], int] | None = None) -> None:
+    def __init__(self, look: LiveLook, title: str) -> None:
         super().__init__(ansi_color=True, driver_class=TerminalDriver)
         self.look = look
         self.history = History(look.live, look.bursts.definition)
         self.lines: list[str] = []  # on the screen
         self._shown_of = title
-        self._dropped = dropped
         self._chosen = 0
         self._zoom = FIRST_WIDTH
         self._end_ns: int | None = None  # of the shown time; None: the newest
@@ -156,8 +153,6 @@ class TopApp(App[None]):
             with self.look.live.lock:
                 loss, recording, is_port = self.look.live.loss_of(lane), lane.recording, lane.is_port
                 losing = coverage.length(lane.losing(lane.complete_from_ns, LATEST_NS))
-            if self._dropped:
-                loss = replace(loss, dropped=self._dropped(lane.named("interface")), is_least=False)
         return TopView(
             self._shown_of,
             rows,

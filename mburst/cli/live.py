@@ -213,24 +213,21 @@ def confine(
 
 
 class DroppedPackets:
-    """The number of packets that were dropped at the recorded interfaces."""
+    """The number of packets that the captures of this process have dropped so far. `have_begun`: whether any of them
+    has reported."""
 
     def __init__(self) -> None:
-        self._by_interface: dict[str, int] = {}
-
-    @property
-    def have_begun(self) -> bool:
-        """Whether any interface has reported."""
-        return bool(self._by_interface)
+        self.have_begun = False
+        self._by_recording: dict[str, int] = {}
 
     def look(self, now: RecordProgress) -> None:
         """Take the report of one interface."""
-        self._by_interface[now.recording.targets[0]] = now.facts["dropped"]
+        self.have_begun = True
+        self._by_recording |= {row["recording_id"]: now.facts["dropped"] for row in now.recordings}
 
-    def count(self, interface: str) -> int:
-        """Returns the number at INTERFACE; over all interfaces if it is not known by this name."""
-        found = dict(self._by_interface)
-        return found.get(interface, sum(found.values()))
+    def by_recording(self) -> dict[str, int]:
+        """Returns the number of each recording's capture, by the recording's id."""
+        return dict(self._by_recording)
 
 
 def describe_end(arguments: argparse.Namespace, recorded: RecordResult) -> int:
@@ -254,7 +251,7 @@ def _record(arguments: argparse.Namespace, where: ListenAddress) -> int:
         dropped.look(now)
 
     with recorded_store(arguments) as store:
-        service = LiveService(store, None, recorded_definition(arguments), where, names, dropped.count)
+        service = LiveService(store, None, recorded_definition(arguments), where, names, dropped.by_recording)
         confine(arguments, recordings, store, where.reads)
         with service.beside():
             recorded = into(store, recordings, progress)

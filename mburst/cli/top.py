@@ -17,7 +17,7 @@ from ..process.stopping import exit_code, stopping, stopping_by, wait_for_signal
 from . import definition, live, record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from ..analysis.bursts.find import BurstDefinition
     from ..services.record.recorder import RecordResult
@@ -95,7 +95,7 @@ def _show(
     store: StoreFolder,
     rack: str | None,
     title: str,
-    dropped: Callable[[str], int] | None = None,
+    dropped: Callable[[], Mapping[str, int]] = dict,
     ended: threading.Event | None = None,
 ) -> int:
     """Draw until a key or a signal ends it, or ENDED is set."""
@@ -104,9 +104,9 @@ def _show(
     from ..analysis.live.store import LiveStore
     from ..dashboards.top.app import TopApp
 
-    following = LiveStore(store, rack)
+    following = LiveStore(store, rack, dropped)
     try:
-        app = TopApp(LiveLook(following, LiveBursts(following, what)), title, dropped)
+        app = TopApp(LiveLook(following, LiveBursts(following, what)), title)
         with stopping(app.end) as ended_by, stopping_by(ended, app.end):
             app.run()
         return exit_code(ended_by)
@@ -163,5 +163,5 @@ def _record(arguments: argparse.Namespace) -> int:
         live.confine(arguments, recordings, store)
         beside = _BesideRecording(store, recordings)
         with beside.running():
-            code = _show(what, store, None, live.interface_names(recordings), beside.dropped.count, beside.ended)
+            code = _show(what, store, None, live.interface_names(recordings), beside.dropped.by_recording, beside.ended)
         return (live.describe_end(arguments, beside.recorded) if beside.recorded else 0) or code

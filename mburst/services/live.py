@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ class LiveService:
         definition: BurstDefinition,
         where: ListenAddress,
         title: str,
-        dropped: Callable[[str], int] | None = None,
+        dropped: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         try:
             import uvicorn  # noqa: F401
@@ -47,8 +47,8 @@ class LiveService:
 
         socket = listening(where)
         try:
-            self.live = LiveStore(store, rack)
-            self.view = LiveView(self.live, LiveBursts(self.live, definition), dropped)
+            self.live = LiveStore(store, rack, dropped)
+            self.view = LiveView(self.live, LiveBursts(self.live, definition))
             self.workers = Workers("mburst-live", THREADS, WAITING)
             self._server = WebServer(Gate(application(self.view, title, self.workers), where, HINT), socket, where)
         except BaseException:

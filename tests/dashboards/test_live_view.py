@@ -193,6 +193,31 @@ def test_what_a_recorder_lost_is_known_when_it_ended_normally(growing, view, com
     assert (status["dropped"], status["scope"]) == (7, "in both directions"), "the capture counts once"
 
 
+def test_losses_so_far_are_only_of_what_this_process_records(tmp_path):
+    """Other lanes have what their rows state, whatever their interface is called."""
+    store = StoreFolder.create(tmp_path / "store")
+    ended = {"complete": True, "ended": "stopped", "dropped": 1}
+    killed = {"complete": False, "ended": "killed", "dropped": 2}
+    lanes = [("here", "eth1", {}), ("here", "eth9", ended), ("elsewhere", "eth1", killed), ("again", "eth1", ended)]
+    for number, (host, interface, row) in enumerate(lanes):
+        names = {"recording_id": f"run-{number}", "host": host, "interface": interface}
+        times = {"bin_ns": BIN, "start_ns": NOW, "end_ns": NOW + SECOND}
+        write(store, "recordings", {**names, **times, "capture_id": f"capture-{number}", **row})
+        write(store, "bins", {**names, "ts_ns": NOW})
+    times = {"bin_ns": BIN, "start_ns": NOW + SECOND, "end_ns": NOW + 2 * SECOND, "capture_id": "capture-4"}
+    write(store, "recordings", {**names, **times, "recording_id": "run-4"})
+    write(store, "bins", {**names, "recording_id": "run-4", "ts_ns": NOW + SECOND})
+    live = LiveStore(store, dropped=lambda: {"run-0": 45, "run-4": 40})
+    losses = {(lane.named("host"), lane.named("interface")): live.loss_of(lane) for lane in live.lanes.values()}
+    live.close()
+    assert {name: (loss.dropped, loss.is_least) for name, loss in losses.items()} == {
+        ("here", "eth1"): (45, False),
+        ("here", "eth9"): (1, False),
+        ("elsewhere", "eth1"): (2, True),
+        ("again", "eth1"): (41, False),
+    }
+
+
 def test_lanes_of_one_name_state_what_differs(tmp_path):
     """Rack, width of bins and link speed: a reader would otherwise choose between equal names. The overview has the
     same names, whichever rack it shows."""

@@ -105,8 +105,9 @@ def test_the_line_lists_each_of_several_interfaces(capsys, monkeypatch):
     assert last == "eth0 1 Gb/s (50 %), 0 bursts, 7 dropped; eth1 0 b/s (0 %), 0 bursts"
 
 
-def test_a_live_view_counts_losses_by_interface():
+def test_a_live_view_counts_losses_by_recording():
     dropped = DroppedPackets()
-    for name, packets in (("eth0", 5), ("eth1", 2), ("eth0", 7)):
-        dropped.look(RecordProgress(RecordSettings([name]), 1, 0, [], {"dropped": packets}, None, []))
-    assert [dropped.count(name) for name in ("eth0", "eth1", "trace.pcap")] == [7, 2, 9]
+    for name, packets, ids in (("eth0", 5, ["a"]), ("eth1", 2, ["c"]), ("eth0", 7, ["a", "b"])):
+        rows = [{"recording_id": one} for one in ids]
+        dropped.look(RecordProgress(RecordSettings([name]), 1, 0, [], {"dropped": packets}, None, rows))
+    assert dropped.by_recording() == {"a": 7, "b": 7, "c": 2}
