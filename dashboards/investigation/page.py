@@ -18,7 +18,7 @@ from .summary import headline, other_tails_words, sent_by_canary, summary, verdi
 from .timeline import over_time
 from .words import Section, sections
 
-SCRIPTS = ("common/fit.js", "common/recolour.js", "common/unpack.js", "investigation/page.js")
+SCRIPTS = ("common/fit.js", "common/touches.js", "common/recolour.js", "common/unpack.js", "investigation/page.js")
 SPECIAL = re.compile(r"[|\[\]<>*\\]")  # of Markdown
 UNIT = re.compile(r"(?<=\d) (?=%|(?:[nµm]?s|min|[kMGT]?B|[kMGT]?b/s)\b)")
 

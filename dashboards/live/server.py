@@ -37,6 +37,7 @@ SCRIPTS = (
     "common/unpack.js",
     "common/envelope.js",
     "common/fit.js",
+    "common/touches.js",
     "common/recolour.js",
     "common/points.js",
     "common/timeline.js",

@@ -36,6 +36,7 @@ _SCRIPTS = (
     "report/table.js",
     "common/senders.js",
     "common/fit.js",
+    "common/touches.js",
     "common/recolour.js",
     "common/points.js",
     "common/timeline.js",

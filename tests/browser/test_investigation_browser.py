@@ -241,6 +241,27 @@ def test_a_phone_scrolls_only_vertically(open_page, name):
     assert reader.troubles == []
 
 
+def test_a_touch_zooms_no_figure(open_page):
+    """It scrolls the page. Nothing would bring the whole figure back."""
+    reader = open_page("bursts", viewport={"width": 800, "height": 900}, has_touch=True)
+    page, touch = reader.page, reader.context.new_cdp_session(reader.page)
+    figures = page.locator("[data-figure] .nsewdrag").all()
+    drawn = "[...document.querySelectorAll('[data-figure]')]"
+    shown = f"{drawn}.map(({{layout}}) => [layout.xaxis?.range, layout.yaxis?.range])"
+    page.evaluate(  # as with a mouse beside the touch screen
+        f"for (const one of {drawn}) if (one.layout.dragmode === false) Plotly.relayout(one, {{dragmode: 'zoom'}})"
+    )
+    before = page.evaluate(shown)
+    for figure in figures:
+        figure.scroll_into_view_if_needed()
+        box = figure.bounding_box()
+        for kind, far in (("Start", [0]), ("Move", [20]), ("Move", [120]), ("End", [])):
+            points = [{"x": box["x"] + 30 + by, "y": box["y"] + box["height"] / 2} for by in far]
+            touch.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": points})
+        page.wait_for_timeout(100)
+    assert len(figures) >= 5 and page.evaluate(shown) == before
+
+
 def test_the_dark_scheme_is_dark_and_paper_is_light(open_page):
     reader = open_page(color_scheme="dark")
     bar = "document.querySelector('[data-figure=\"2\"]').data[0].marker.color[0]"

@@ -211,6 +211,29 @@ def test_the_figure_shows_values_on_hover_and_selects_bursts_on_click(open_page)
     assert reader.page.locator("tr.chosen").count() == 1
 
 
+@pytest.mark.parametrize("pen", [False, True])
+def test_a_drag_of_a_mouse_or_pen_zooms_and_the_read_out_stays_below_the_pointer(open_page, pen):
+    reader = open_page()
+    page, device = reader.page, reader.context.new_cdp_session(reader.page)
+    shown = "document.querySelector('.timeline').layout.xaxis.range"
+    page.evaluate("document.querySelector('.timeline').scrollIntoView({behavior: 'instant'})")
+    box, before = page.locator(".timeline").bounding_box(), page.evaluate(shown)
+    x, y, kind = box["x"] + box["width"] * 0.7, box["y"] + 100, {"pointerType": "pen" if pen else "mouse"}
+    drag = [("Moved", 0, 0), ("Pressed", 0, 1), ("Moved", 40, 1), ("Moved", 80, 1), ("Released", 80, 0)]
+    drag.append(("Moved", 9, 0))
+    for what, at, pressed in drag:
+        button = {"button": "left" if what != "Moved" or pressed else "none", "buttons": pressed, "clickCount": 1}
+        device.send("Input.dispatchMouseEvent", {"type": f"mouse{what}", "x": x + at, "y": y, **button, **kind})
+        page.wait_for_timeout(50)
+    page.wait_for_timeout(300)
+    assert page.evaluate(shown) != before
+    if not pen:
+        second = "Number(/:(\\d+[.]\\d+)/.exec(document.querySelector('.readout').textContent)[1])"
+        read = page.evaluate(second)
+        page.evaluate("document.querySelector('[data-do=out]').click()")
+        page.wait_for_function(f"read => Math.abs({second} - read) > 0.1", arg=read, timeout=5000)
+
+
 def test_a_touch_only_reads_and_chooses(open_page):
     """Plotly took each touch for a double click, or for the drag of a zoom: the zoom and the read-out were gone."""
     reader = open_page(viewport={"width": 800, "height": 900}, has_touch=True)

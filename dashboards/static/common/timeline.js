@@ -26,11 +26,6 @@ function modeOf(trace, { x }) {
   return x.length <= FEW_POINTS ? "lines+markers" : "lines";
 }
 
-// A touch reads, and scrolls the page. Plotly would zoom, and would take the mouse that the browser imitates after a
-// touch for the second click of a double click.
-let isTouched = false;
-const keepTouches = (event) => { if (isTouched) event.stopPropagation(); };
-
 class Timeline {
   constructor(section, lane) {
     this.lane = lane;
@@ -47,7 +42,7 @@ class Timeline {
   // Draw from scratch in the colours of `palette`.
   async draw(light, palette) {
     const figure = recolour(this.lane.figure, light, palette);
-    if (matchMedia("(pointer: coarse)").matches) figure.layout.dragmode = false;
+    keepTouches(this.place, figure.layout);
     figure.layout.xaxis.title = { text: "" };
     figure.layout.hoverdistance = -1;
     this.top = figure.layout.yaxis.range[1];
@@ -61,14 +56,22 @@ class Timeline {
 
   // The pointer is read wherever it is: plotly reports no pointer where nothing is drawn, as in a pause.
   wire() {
-    this.place.onpointermove = (event) => this.readOut(this.timeAt(event));
-    this.place.onpointerdown = (event) => {
-      isTouched = event.pointerType === "touch";
-      this.readOut(this.timeAt(event));
-    };
-    this.place.onpointerleave = (event) => { if (event.pointerType === "mouse") this.readOut(null); };
+    this.place.onpointermove = (event) => this.readAt(event);
+    this.place.onpointerdown = (event) => this.readAt(event);
+    this.place.onpointerleave = (event) => { if (event.pointerType === "mouse") this.readAt(null); };
     this.place.onclick = (event) => { if (this.isInPanels(event)) this.pick(this.timeAt(event)); };
-    for (const name of ["touchstart", "mousedown"]) this.place.addEventListener(name, keepTouches, { capture: true, passive: true });
+  }
+
+  // Read where the pointer is; null: it has left.
+  readAt(event) {
+    this.pointer = event;
+    this.readOut(event && this.timeAt(event));
+  }
+
+  // Read again, of other shown time: a mouse is where it was, and a touch has read a time.
+  readAgain() {
+    const [a, b] = this.range, ns = this.pointer?.pointerType === "mouse" ? this.timeAt(this.pointer) : this.pointed;
+    this.readOut(ns >= a && ns <= b ? ns : null);
   }
 
   margins() { return this.place.layout.margin; }
@@ -155,7 +158,7 @@ class Timeline {
     this.section.querySelector(".step").textContent = bins > 1
       ? `Shown: ${this.spanText()} in steps of ${duration(this.view.width)}, each the largest and the mean of ${bins.toLocaleString("en")} bins.`
       : `Shown: ${this.spanText()}, every bin of ${duration(this.view.width)} by itself.`;
-    this.readOut(this.pointed >= a && this.pointed <= b ? this.pointed : null);
+    this.readAgain();
   }
 
   // The length of the shown time, and of the whole time if that is longer.

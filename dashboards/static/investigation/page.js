@@ -12,6 +12,7 @@ async function start() {
   const draw = (colours) => Promise.all([...document.querySelectorAll("[data-figure]")].map((place) => {
     const figure = recolour(facts.figures[Number(place.dataset.figure)], facts.light, colours);
     if (place.closest(".first")) fitHeight(place, figure.layout);
+    keepTouches(place, figure.layout);
     return Plotly.newPlot(place, figure.data, figure.layout, config);
   }));
   const now = () => draw(dark.matches ? facts.dark : facts.light);

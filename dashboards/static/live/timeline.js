@@ -40,7 +40,7 @@ class LiveTimeline extends Timeline {
   async draw(light, palette) {
     this.drawing = null;
     this.figure = recolour(this.empty, light, palette);
-    if (matchMedia("(pointer: coarse)").matches) this.figure.layout.dragmode = false;
+    keepTouches(this.place, this.figure.layout);
     this.top = this.figure.layout.yaxis.range[1];
     fitHeight(this.place, this.figure.layout);
     this.latencyRange = this.queueTop = null;

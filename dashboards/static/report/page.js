@@ -80,6 +80,7 @@ class Section {
     if (this.timeline) await this.timeline.draw(facts.light, palette);
     for (const place of $("[data-distribution]", this.root)) {
       const figure = recolour(this.lane.distributions[place.dataset.distribution], facts.light, palette);
+      keepTouches(place, figure.layout);
       await Plotly.newPlot(place, figure.data, figure.layout, CONFIG);
     }
   }

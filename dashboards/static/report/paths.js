@@ -5,6 +5,7 @@ async function drawPaths(facts, palette) {
     const figures = facts.paths[Number(root.dataset.path)];
     for (const place of $("[data-figure]", root)) {
       const figure = recolour(figures[place.dataset.figure], facts.light, palette);
+      keepTouches(place, figure.layout);
       await Plotly.newPlot(place, figure.data, figure.layout, CONFIG);
     }
   }
