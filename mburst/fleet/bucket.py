@@ -104,6 +104,7 @@ class BucketTarget(FleetTarget):
     def _check_answers(self, prefix: str) -> None:
         """Raise TargetError if the server does not deny an object that nobody makes. The library takes any XML that
         lists no objects for an empty list, such as the page of a proxy."""
+        hint = "check that the address is that of a bucket, and that no proxy answers in its place"
         try:
             if self._head(NO_OBJECT) is None:
                 return
@@ -112,10 +113,9 @@ class BucketTarget(FleetTarget):
             why = str(error).removeprefix(f"{self.place(NO_OBJECT)}: ")
             if why.startswith("cannot read: 403"):  # S3's answer to who may list only some prefixes
                 return
-        raise TargetError(
-            f"{self.place(prefix)}: cannot list: an empty list, but {why}",
-            "check that the address is that of a bucket, and that no proxy answers in its place",
-        )
+            if re.match(r"cannot read: \d{3}\b", why):  # a status, which has a hint of its own
+                hint = error.hint
+        raise TargetError(f"{self.place(prefix)}: cannot list: an empty list, but {why}", hint)
 
     def holds(self, key: str, content: bytes) -> bool | None:
         """S3 reports the MD5 of an object, unless it is encrypted with a KMS key. Otherwise the object is read and

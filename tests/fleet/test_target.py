@@ -186,6 +186,15 @@ def test_a_page_in_place_of_a_list_is_no_empty_bucket(s3: S3Server, patient: Non
         assert "proxy" in caught.value.hint and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("status", "hint"), [(503, "later"), (401, "credentials")])
+def test_an_empty_list_that_cannot_be_verified_now(s3: S3Server, patient: None, status: int, hint: str) -> None:
+    target = open_target(f"s3://{BUCKET}/p")
+    s3.fault = lambda request: Response("", status) if request.method == "HEAD" else None
+    with pytest.raises(TargetError, match=rf": cannot list: an empty list, but cannot read: {status}") as caught:
+        list(target.list("a/"))
+    assert hint in caught.value.hint and "proxy" not in caught.value.hint
+
+
 def test_an_empty_list_needs_no_right_to_see_what_is_absent(s3: S3Server) -> None:
     target = open_target(f"s3://{BUCKET}/p")
     s3.fault = lambda request: Response("", 403) if request.method == "HEAD" else None
