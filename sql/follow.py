@@ -169,6 +169,8 @@ class TableFollower:
         done = [file for file in sealed if file.name.segment.name not in unsealed]
         new = [file for file in done if file.name.segment.name not in self._done]
         faults = verified.unverified([file.path for file in new])
+        second = segments.second_copies(new, lambda _: faults)
+        new = [file for file in new if file not in second]
         for file in new:
             if file.path in faults and file.path.exists():
                 self._say(segments.damaged_file(file, self._table, faults[file.path]))

@@ -16,7 +16,7 @@ from .catalogue import Catalogue, bare, of_store, view_of_files
 from .disk import failing_as_one_line
 from .format.filenames import SealedName, Segment
 from .parsed import run
-from .segments import FileSelection, SealedFile, TableSnapshot, list_sealed, segment_of, snapshot
+from .segments import FileSelection, SealedFile, TableSnapshot, list_sealed, second_copies, segment_of, snapshot
 from .tables import LISTING
 
 if TYPE_CHECKING:
@@ -271,7 +271,8 @@ def _uncounted(
         if _is_uncounted(file.name.segment, counted) and file.name.segment not in hot
     ]
     faults = verified.unverified([file.path for file in files])
-    return TableSnapshot(logs, [file for file in files if file.path not in faults])
+    second = second_copies(files, lambda _: faults)
+    return TableSnapshot(logs, [file for file in files if file.path not in faults and file not in second])
 
 
 def _is_uncounted(segment: Segment, counted: dict[str, int]) -> bool:

@@ -21,7 +21,16 @@ from ...units import NS_PER_DAY, NS_PER_HOUR
 from .. import aside, verified
 from ..damage import SECOND_COPY, DamagedFile
 from ..format.filenames import ASIDE, MIXED, SHIPPED, SealedName, rack_of
-from ..segments import HELD_NS, FileSelection, SealedFile, damaged_file, list_hot, list_sealed, with_copies
+from ..segments import (
+    HELD_NS,
+    FileSelection,
+    SealedFile,
+    damaged_file,
+    list_hot,
+    list_sealed,
+    second_copies,
+    with_copies,
+)
 from ..shipped import SHIPPED_TABLES, SHIPPED_TO, read_ledger
 from ..tables import ORDER, RECORDED
 from .rules import FOLLOWED_NS, SETTLED_NS, Detail
@@ -210,8 +219,9 @@ def compactable(store: Path, known: dict[str, Writer], needed: set[DayName], now
             day.superseded = frozenset() if name in needed else frozenset({"recordings"})
             near = FileSelection(None, name.start_ns, name.end_ns)
             day.missing = [of.file for of in missing if of.rack in ("", name.rack) and near.takes_times(*of.times)]
-            beside = (file for day in (name.day - 1, name.day + 1) for file in bins[DayName(day, name.rack)])
-            day.near = [file for file in beside if near.takes(file.name)]
+            beside = [file for day in (name.day - 1, name.day + 1) for file in bins[DayName(day, name.rack)]]
+            second = second_copies(beside, verified.unverified)
+            day.near = [file for file in beside if near.takes(file.name) and file not in second]
         _verify(day)
     return {name: day for name, day in over.items() if day.files or day.damaged or day.unshipped}
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import compactionlib
@@ -16,10 +18,11 @@ from test_checking import flip
 
 from mburst.fleet import sealed
 from mburst.sql import StoreFolder, replacing, verified
-from mburst.sql.compaction import files
+from mburst.sql.compaction import files, rewriting
 from mburst.sql.compaction.compact import compact
 from mburst.sql.compaction.rules import KeepRules
 from mburst.sql.damage import SECOND_COPY
+from mburst.sql.follow import TableFollower
 from mburst.sql.format import filenames
 from mburst.sql.format.hotlog import HotLog
 from mburst.sql.repair.changed import check_changed
@@ -265,6 +268,63 @@ def test_an_hour_with_a_second_copy_is_merged_without_it(tmp_path: Path) -> None
         compact(store, KeepRules(), now_ns=noon + 4 * 3600 * 10**9)
     assert store.connect().execute("SELECT count(*) FROM probes").fetchall() == [(3,)]
     assert len(sealed_files(store, "probes")) == 3
+
+
+def test_a_copy_adds_nothing_to_the_totals_of_an_unfinished_recording(tmp_path: Path) -> None:
+    store, writer = StoreFolder.create(tmp_path / "store"), filenames.new_writer()
+    row = {"complete": False, "packets": 0, "bytes": 0, "counted_segments": 0, "writer_id": writer}
+    bins = ({"ts_ns": T0 + at, "packets": 3, "bytes": 7} for at in range(10))
+    for table, given in (("recordings", [row]), ("bins", bins)):
+        with store.writer(table, "cache-1", "r1", writer) as into:
+            into.append(rows(table, *given))
+    copied(sealed_files(store, "bins")[0])
+    with store.connect() as connection:
+        assert connection.execute("SELECT packets, bytes FROM recordings").fetchall() == [(30, 70)]
+        assert connection.execute("SELECT sum(packets), sum(bytes) FROM bins").fetchall() == [(30, 70)]
+
+
+def test_a_follower_gets_no_row_of_a_second_copy(tmp_path: Path) -> None:
+    store = StoreFolder.create(tmp_path / "store")
+    follower, now = TableFollower(store.path, "bins", look_for_sealed_s=0), time.time_ns()
+    write(store, "bins", *({"ts_ns": now + at} for at in range(10)))
+    copied(sealed_files(store, "bins")[0])
+    found = [at for batch in follower.poll() for at in batch.column("ts_ns").to_pylist()]
+    follower.close()
+    assert sorted(found) == [now + at for at in range(10)]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_copy_of_the_next_day_changes_nothing_of_a_compacted_day(tmp_path: Path, damaged: bool) -> None:
+    """Its rows would count twice in bins across midnight. A damaged one has no row that is missing."""
+    stores = [StoreFolder.create(tmp_path / name) for name in ("one", "two")]
+    midnight, ms = compactionlib.DAY + 86_400 * 10**9, 10**6
+    bins, senders = compactionlib.quiet(compactionlib.DAY + 12 * 3600 * 10**9, 200)
+    full = {"bytes": 70_000, "wire_bytes": 75_000, "packets": 50}
+    bins += [{"ts_ns": midnight + at * ms, **full} for at in range(-3, 20)]
+    near: dict[Path, list[Any]] = {store.path: [] for store in stores}
+    for store in stores:
+        compactionlib.recorded(store, "r0", bins, senders)
+    for file in sealed_files(stores[1], "bins"):
+        if filenames.SealedName.parse(file.name).first_ns >= midnight and damaged:
+            flip(copied(file), 30)
+        elif filenames.SealedName.parse(file.name).first_ns >= midnight:
+            copied(file)
+    show, done = rewriting.show, list[Any]()
+
+    def shown(connection: Any, view: str, *of: Any) -> Any:
+        result = show(connection, view, *of)
+        if view == "day_near_bins":
+            counts = connection.execute("SELECT count(*), count(DISTINCT ts_ns) FROM day_near_bins")
+            near[[*near][len(done)]].append(counts.fetchone())
+        return result
+
+    with mock.patch.object(rewriting, "show", shown):
+        for store in stores:
+            done.append(compact(store, KeepRules(), now_ns=compactionlib.NOW))
+    once, twice = near.values()
+    assert set(once) >= set(twice) and once and twice and all(count == distinct for count, distinct in twice)
+    before = [[(day.name, day.detail) for day in made.days if day.name.start_ns < midnight] for made in done]
+    assert before[0] == before[1] != []
 
 
 @pytest.mark.parametrize(
