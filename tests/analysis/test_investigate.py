@@ -472,3 +472,13 @@ def test_a_second_path_with_another_cause_is_in_the_summary_and_losses_in_the_re
     assert "at h eth0 in or at a port of its speed before it" in bursts["evidence"]["place"]
     assert bursts["tail"]["rule"] == {"factor": 5.0, "excess_ns": 1_000_000}
     assert bursts["evidence"]["capture"]["dropped"] == 7 and bursts["evidence"]["repeated"]["dropped"] == 0
+
+
+@pytest.mark.parametrize("ended", ["stopped", "killed"])
+def test_losses_of_a_killed_recorder_are_a_lower_bound_in_json(tmp_path: Path, ended: str) -> None:
+    store = store_case(
+        tmp_path / "s", build("incast", 6, Setting(seconds=4)), dropped=7, complete=ended == "stopped", ended=ended
+    )
+    [path] = facts(investigate(store.connect(), Question(BurstDefinition())))["paths"]
+    capture = path["evidence"]["capture"]
+    assert (capture["dropped"], capture["dropped_is_least"]) == (7, ended == "killed")
