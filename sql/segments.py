@@ -319,7 +319,7 @@ def sealed_paths(store: Path, table: str, segment: str, rack: str | None) -> lis
 def second_copies(files: list[SealedFile], faults_of: Callable[[list[Path]], Collection[Path]]) -> list[SealedFile]:
     """Of several files with the same part of a segment, those of which every row is in the one that counts; they would
     be counted twice. FAULTS_OF returns which of some files are not sound. A damaged file that had more rows, or whose
-    number of rows cannot be read, is no second copy: rows may be missing."""
+    number of rows cannot be read, is no second copy, unless it had the same content: rows may be missing."""
     several = with_copies(files)
     faults = faults_of([file.path for file in several]) if several else ()
     rows = {file.path: _rows(file.path) for file in several}
@@ -328,7 +328,11 @@ def second_copies(files: list[SealedFile], faults_of: Callable[[list[Path]], Col
         file
         for file in several
         if file is not (counting := kept[file.segment_part])
-        and (file.path not in faults or 0 <= rows[file.path] <= rows[counting.path])
+        and (
+            file.path not in faults
+            or file.name.digest == counting.name.digest
+            or 0 <= rows[file.path] <= rows[counting.path]
+        )
     ]
 
 
