@@ -107,6 +107,19 @@ def in_one_bin_of_senders():
 
 
 @contextmanager
+def one_processor():
+    """Sends from one processor. A frame arrives on the processor that sends it, and each has bins of its own: the order
+    of all frames is known to the program only if they arrive on one, and the port that a sender's flows share is
+    elected in their order."""
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, processors)
+
+
+@contextmanager
 def both(lab, **options):
     """Reads the same frames by both backends."""
     readings = [Reading(lab, backend, **options).start() for backend in ("ebpf", "afpacket")]

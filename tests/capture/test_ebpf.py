@@ -24,6 +24,7 @@ from kernel_bins import (
     in_one_bin_of_senders,
     many_senders,
     odd_frames,
+    one_processor,
     pair,
     raw_socket,
     tcpdump,
@@ -157,6 +158,7 @@ def test_flows_and_ports_of_a_sender_are_counted(pair):
     with (
         raw_socket(pair, pair.near, pair.a) as sender,
         both(pair, source_bin_ns=4_000 * MS, bin_ns=MS) as (ebpf, afpacket),
+        one_processor(),
     ):
         in_one_bin_of_senders()
         for source in range(0x0A010001, 0x0A010020):
@@ -212,7 +214,7 @@ def test_tunnelled_packets_count_as_with_a_packet_socket(pair, inner):
     frames = list(tunnelled_frames())
     sent_in, sent_out = raw_socket(pair, pair.near, pair.a), raw_socket(pair, pair.far, pair.b)
     options = {"mtu": 0, "snaplen": 256, "source_bin_ns": 4_000 * MS, "bin_ns": MS}
-    with sent_in, sent_out, both(pair, inner=inner, **options) as (ebpf, afpacket):
+    with sent_in, sent_out, both(pair, inner=inner, **options) as (ebpf, afpacket), one_processor():
         in_one_bin_of_senders()
         for sender in (sent_in, sent_out):
             for frame in frames * 2:
@@ -286,17 +288,13 @@ def test_merged_frames_are_split_over_the_time_that_they_took(pair, seed, full):
 def test_merged_frames_beyond_the_room_of_a_late_reader_are_not_split(pair, count, split):
     """A processor notes 32,768 merged frames. Frames of overwritten bins are forgotten with them: no bytes are taken
     from bins that have none."""
-    processors = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(processors)})
     reading = Reading(pair, "ebpf", mtu=0, bin_ns=10_000, spread_bps=10**10)
-    try:
+    with one_processor():
         sender, sent = MergedSender(pair, pair.near, pair.a), []
         sent += [sender.send(3000) for _ in range(count)]
         time.sleep(0 if split else 1)
         sent += [sender.send(3000) for _ in range(count)]
         sender.socket.close()
-    finally:
-        os.sched_setaffinity(0, processors)
     reading.start()
     time.sleep(0.3)
     reading.stop()
@@ -418,13 +416,9 @@ def by_ms(rows):
 
 def test_senders_beyond_the_room_of_the_kernel_count_as_other(pair):
     """The bins are not read meanwhile, and one processor has at most 65,536 entries."""
-    processors = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(processors)})
     reading = Reading(pair, "ebpf", source_bin_ns=MS, bin_ns=MS, max_sources=100_000)
-    try:
+    with one_processor():
         many_senders(pair, 80_000)
-    finally:
-        os.sched_setaffinity(0, processors)
     reading.start()
     time.sleep(0.3)
     reading.stop()

@@ -7,7 +7,16 @@ import random
 
 import frame_builder as fb
 import pytest
-from kernel_bins import both, flows_of, in_one_bin_of_senders, odd_frames, pair, raw_socket, tunnelled_frames
+from kernel_bins import (
+    both,
+    flows_of,
+    in_one_bin_of_senders,
+    odd_frames,
+    one_processor,
+    pair,
+    raw_socket,
+    tunnelled_frames,
+)
 
 __all__ = ["pair"]
 READABLE = 192  # bytes that the program reads
@@ -47,6 +56,7 @@ def test_changed_frames_count_as_with_a_packet_socket(pair, inner, seed):
     with (
         raw_socket(pair, pair.near, pair.a) as sender,
         both(pair, inner=inner, mtu=0, snaplen=READABLE, source_bin_ns=4 * 10**9, bin_ns=10**6) as (ebpf, afpacket),
+        one_processor(),
     ):
         in_one_bin_of_senders()
         for frame in frames:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from building import library
-from kernel_bins import TCX_EGRESS, TCX_INGRESS, MergedSender, many_senders
+from kernel_bins import TCX_EGRESS, TCX_INGRESS, MergedSender, many_senders, one_processor
 from pinlab import BPF_XDP, MBURST, RECORD, PinHost, end, kill, one_host
 from privilegelib import STRANGER, for_all, status
 from waiting import wait_for
@@ -46,13 +46,8 @@ def rows_of(store, query: str) -> list[tuple]:
 
 @pytest.fixture
 def host() -> Iterator[PinHost]:
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})  # frames arrive on the sending processor: one ring of bins
-    try:
-        with one_host() as made:
-            yield made
-    finally:
-        os.sched_setaffinity(0, before)
+    with one_processor(), one_host() as made:
+        yield made
 
 
 def test_a_recorder_reads_on_after_one_was_killed(host, tmp_path):
