@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+FIND_S = 2.0  # time in which Python finds the folder of temporary files
 _removals: dict[object, tuple[int, Callable[[], object]]] = {}  # with the process that has them
 
 
@@ -29,18 +30,23 @@ def removed(remove: Callable[[], object]) -> Iterator[None]:
 
 def place() -> str:
     """Returns the folder of temporary files. Python finds it by making a file there, which an interruption of this
-    thread would leave behind: another thread does that. Raises OSError if there is none."""
+    thread would leave behind: another thread does that, and this one waits for it, interrupted or not (Python 3.11
+    takes a thread whose `join` was interrupted as ended). Raises OSError if there is none."""
     import tempfile
+
+    found = threading.Event()
 
     def find() -> None:
         with suppress(OSError):
             tempfile.gettempdir()
+        found.set()
 
     if tempfile.tempdir is None:
-        finding = threading.Thread(target=find, name="mburst-temporary")
-        with suppress(RuntimeError):  # no thread can be started
-            finding.start()
-            finding.join()
+        with removed(lambda: found.wait(FIND_S)):
+            try:
+                threading.Thread(target=find, name="mburst-temporary").start()
+            except RuntimeError:  # no thread can be started
+                found.set()
     return tempfile.gettempdir()
 
 

@@ -50,13 +50,14 @@ except BaseException as error:
 ending.end(130)
 """
 FINDS_ITS_FOLDER = """
-import os, signal
+import os, signal, time
 from mburst import temporary
 from mburst.process import ending, interrupting
 
 def interrupt(path):
     os.unlink = unlink
     signal.raise_signal(signal.SIGTERM)
+    time.sleep(0.3)  # the main thread goes on meanwhile
     unlink(path)
 
 interrupting.own_process()
