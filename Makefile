@@ -42,7 +42,8 @@ ifdef PYTEST_OPTIONS
 	$(PYTEST) $(PYTEST_OPTIONS)
 else
 	$(PYTEST) -qq --collect-only >/dev/null || :
-	$(PYTEST) -q -n $(WORKERS) $(PARALLEL) -m "not alone and not packages"
+	$(PYTEST) -q -n $(WORKERS) $(PARALLEL) -m "not alone and not timed and not packages"
+	$(PYTEST) -q -n $(WORKERS) $(PARALLEL) -m timed
 	$(PYTEST) -q -m alone --durations 15 $(HANGS)
 endif
 
@@ -66,7 +67,7 @@ asan: $(VENV)/test-ready ## run the tests of the engine in an engine built with 
 	CC="gcc -g -fsanitize=address,undefined -fno-sanitize-recover=all" $(BIN)/python setup.py --quiet build_ext \
 		--build-lib build/asan --build-temp build/asan-objects
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
-		PYTHONPATH=tests/lib $(BIN)/python -m pytest -q -p asan_engine -m "not alone" $(or $(PYTEST_OPTIONS),tests/capture)
+		PYTHONPATH=tests/lib $(BIN)/python -m pytest -q -p asan_engine -m "not alone and not timed" $(or $(PYTEST_OPTIONS),tests/capture)
 
 docs: $(VENV)/ready ## regenerate docs/cli.md, docs/trino.sql, the views in docs/schema.md and the deliveries in docs/operate.md
 	$(BIN)/python docs/write_cli.py

@@ -137,6 +137,8 @@ def test_an_unknown_profile_is_one_line(tmp_path: Path) -> None:
         ("browser/test_new.py", "test_a_page", {"browser"}, {"browser"}),
         ("rack/test_new.py", "test_rates", {"can_build"}, {"alone", "root"}),
         ("lab/test_demo.py", "test_real_packets", {"can_build"}, {"alone", "root"}),
+        ("telemetry/test_probe.py", "test_losses", {"lab"}, {"timed", "root"}),
+        ("cli/test_probe_verb.py", "test_rates[few]", set(), {"fast"}),
         ("lab/test_demo.py", "test_wrong_usage_touches_nothing[soon]", set(), {"fast"}),
     ],
 )
@@ -154,28 +156,33 @@ def test_costs_name_existing_files_and_decide_which_are_slow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "alone", "fast"),
-    [("lab/test_demo.py", True, True), ("rack/test_netlab.py", True, False), ("analysis/test_new.py", False, True)],
+    ("name", "marks"),
+    [
+        ("lab/test_demo.py", {"alone", "fast"}),
+        ("rack/test_netlab.py", {"alone"}),
+        ("cli/test_probe_verb.py", {"timed", "fast"}),
+        ("analysis/test_new.py", {"fast"}),
+    ],
 )
 def test_a_file_is_imported_if_one_of_its_tests_can_be_selected(
-    name: str, alone: bool, fast: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, marks: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selection, "costs", dict)
-    assert (selection.can_have(name, "alone"), selection.can_have(name, "fast")) == (alone, fast)
+    assert {mark for mark in ("alone", "timed", "fast") if selection.can_have(name, mark)} == marks
 
 
 def test_every_test_is_run_once() -> None:
-    """`make test` runs `not alone`, then `alone`; files without selected tests are left out before they are
-    imported."""
-    parts = [collected("-m", "alone"), collected("-m", "not alone")]
-    assert not parts[0] & parts[1] and parts[0] | parts[1] == collected()
+    """`make test` runs `not alone and not timed`, then each of them; files without selected tests are left out before
+    they are imported."""
+    parts = [collected("-m", mark) for mark in ("alone", "timed", "not alone and not timed")]
+    assert all(parts) and sum(map(len, parts)) == len(set.union(*parts))
+    assert set.union(*parts) == collected()
 
 
 def collected(*options: str) -> set[str]:
-    """Returns the tests of the files that can have tests that run alone."""
-    files = [
-        path for path in (ROOT / "tests").rglob("test_*.py") if selection.can_have(selection.name_of(path), "alone")
-    ]
+    """Returns the tests of the files that can have tests that run alone, or beside each other only."""
+    names = {path: selection.name_of(path) for path in (ROOT / "tests").rglob("test_*.py")}
+    files = [path for path, name in names.items() if any(selection.can_have(name, mark) for mark in ("alone", "timed"))]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *options, *files]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
     return {line for line in done.stdout.splitlines() if "::" in line}

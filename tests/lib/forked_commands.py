@@ -216,7 +216,7 @@ def forked_commands() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def fresh_commands(request: pytest.FixtureRequest) -> None:
-    """Starts new interpreters if FRESH has the file of the test, or if a test has the machine to itself: pages of
-    memory that a fork shares are copied at its first write to them, which takes time."""
-    alone = request.node.get_closest_marker("alone") is not None
-    _Commands.are_fresh = alone or bool(FRESH.search(str(request.path)))
+    """Starts new interpreters if FRESH has the file of the test, or if a test compares times: pages of memory that a
+    fork shares are copied at its first write to them, which takes time."""
+    compares = any(request.node.get_closest_marker(mark) for mark in ("alone", "timed"))
+    _Commands.are_fresh = compares or bool(FRESH.search(str(request.path)))

@@ -1,8 +1,8 @@
 """Which tests run where, and in which order.
 
-Each test is marked by its location and its fixtures: `alone`, `root`, `browser`, `slow`, or `fast` if it is none of
-these. tests/costs.txt has the cost of each file; the most expensive begin first if several workers run tests, so that
-none of them is still running when the others are done.
+Each test is marked by its location and its fixtures: `alone`, `timed`, `root`, `browser`, `slow`, or `fast` if it is
+none of these. tests/costs.txt has the cost of each file; the most expensive begin first if several workers run tests,
+so that none of them is still running when the others are done.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ BESIDE = re.compile(
     r"|cli/test_probe_verb\.py::test_(errors_of_\w+|rates|source_ports|classes|compare_states_\w+|times_of_one_store_\w+"
     r"|a_report_of_probes_alone)\b"
 )
+# Of the others, those that wait most of their time: they run beside each other, when nothing else runs.
+TIMED = re.compile(r"cli/|telemetry/")
 # Tests that need root: they make namespaces, mount file systems, or change users.
 ROOT_FILES = re.compile(
     r"(faults|rights|services)/|capture/test_live_(engine|pfring|rights)\.py|sql/test_(full_disk|power_cut)\.py"
@@ -54,8 +56,11 @@ def costs() -> dict[str, float]:
 def marks_of(name: str, test: str, fixtures: set[str]) -> set[str]:
     """Returns the marks of a test, from the path of its file below tests/, its own name and the names of its
     fixtures."""
+    needs_rest = bool(ALONE.match(name)) and not BESIDE.match(f"{name}::{test}")
+    is_timed = bool(TIMED.match(name))
     marks = {
-        "alone": bool(ALONE.match(name)) and not BESIDE.match(f"{name}::{test}"),
+        "alone": needs_rest and not is_timed,
+        "timed": needs_rest and is_timed,
         "root": bool(ROOT_FILES.match(name) or fixtures & ROOT_FIXTURES),
         "packages": bool(PACKAGES.match(name)),
         "browser": bool(BROWSER.match(name) or "browser" in fixtures),
@@ -70,17 +75,17 @@ def name_of(path: Path) -> str:
 
 
 def can_have(name: str, mark: str) -> bool:
-    """Returns whether any test of a file can have the mark `alone` or `fast`."""
-    if mark == "alone":
-        return bool(ALONE.match(name))
+    """Returns whether any test of a file can have the mark `alone`, `timed` or `fast`."""
+    if mark != "fast":
+        return bool(ALONE.match(name)) and bool(TIMED.match(name)) == (mark == "timed")
     some_beside = re.escape(name) in BESIDE.pattern
-    return marks_of(name, "", set()) <= ({"fast", "alone"} if some_beside else {"fast"})
+    return marks_of(name, "", set()) <= ({"fast", "alone", "timed"} if some_beside else {"fast"})
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skips the import of files from which `-m alone` or `-m fast` would select nothing."""
+    """Skips the import of files from which `-m` with one of these marks would select nothing."""
     wanted = config.option.markexpr
-    if wanted in ("alone", "fast") and collection_path.name.startswith("test_"):
+    if wanted in ("alone", "timed", "fast") and collection_path.name.startswith("test_"):
         return None if can_have(name_of(collection_path), wanted) else True
     return None
 
